@@ -1,0 +1,1 @@
+"""Decisions to processes, endpoints and receipts."""

@@ -1,0 +1,1 @@
+"""Alertmanager notifications to bounded interventions."""

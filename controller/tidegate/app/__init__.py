@@ -1,0 +1,1 @@
+"""The shell: clocks, files, servers and the loop around the pure core."""

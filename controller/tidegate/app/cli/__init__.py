@@ -1,0 +1,1 @@
+"""The command line: one module per verb, imported only when its verb is used."""

@@ -1,0 +1,1 @@
+"""Pure decision arithmetic: need, guards, decide, explain."""

@@ -1,0 +1,1 @@
+"""Policy and membership to a versioned, self-consistent Envoy snapshot; pure."""

@@ -1,0 +1,1 @@
+"""Prometheus and inventory to an observation."""

@@ -1,0 +1,1 @@
+"""Pure placement of gangs of replicas on nodes."""

@@ -1,0 +1,1 @@
+"""The vocabulary of Tidegate: types only, no behaviour beyond their own invariants."""

@@ -1,0 +1,1 @@
+"""Rendered Grafana boards and Prometheus rules, as code."""

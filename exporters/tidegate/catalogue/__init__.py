@@ -1,0 +1,1 @@
+"""Every metric read or written: name, unit, labels, meaning, aliases."""

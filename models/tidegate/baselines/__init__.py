@@ -1,0 +1,1 @@
+"""Rival policies with the signature of `core.decide`; pure."""

@@ -1,0 +1,1 @@
+"""Demand quantiles over the start-up time; pure."""

@@ -1,0 +1,1 @@
+"""Engine profiles, step times and what one replica can carry; pure."""

@@ -1,0 +1,1 @@
+"""Engines and fleets as discrete events; pure."""
