@@ -24,10 +24,10 @@ class PoolCapacity:
     key: PoolKey
     requests_per_s: float  # > 0
     source: CapacitySource
+    correction_ratio: float = 1.0  # measured over modelled capacity
     prompt_tokens: float  # the mean lengths it was computed for
     output_tokens: float
     binding: str  # which limit binds: "tpot", "ttft", "kv", "sequences", "compute"
     cold_start_p50_s: float
     cold_start_p95_s: float
     cold_starts_seen: int
-    drain_p99_s: float

@@ -1,0 +1,132 @@
+"""What one replica of each pool can carry now: profile, present lengths, measured corrections and cold starts."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tidegate.perf.calibrate import Evidence, corrected
+from tidegate.perf.capacity import replica_capacity
+from tidegate.perf.profile import EngineProfile
+from tidegate.terms.capacity import CapacitySource, PoolCapacity
+from tidegate.terms.fleet import PoolKey, ReplicaState
+from tidegate.terms.observation import PoolObservation, ServiceObservation
+from tidegate.terms.policy import PoolPolicy, ServicePolicy
+from tidegate.terms.signal import Signal, Unknown
+from tidegate.terms.slo import Indicator
+
+# Below this many starts a p95 is the largest of a handful, so the policy's prior still counts.
+MIN_COLD_STARTS = 3
+
+# Lengths assumed before the first request finished: the means of the Azure 2023 conversation trace (CC-BY-4.0).
+PRIOR_PROMPT_TOKENS = 1155.0
+PRIOR_OUTPUT_TOKENS = 211.0
+
+
+def pool_capacities(
+    policies: tuple[ServicePolicy, ...],
+    services: tuple[ServiceObservation, ...],
+    *,
+    profiles: Mapping[str, EngineProfile],
+    cold_starts: Callable[[PoolKey], tuple[float, ...]],
+    previous: tuple[PoolCapacity, ...],
+) -> tuple[PoolCapacity, ...]:
+    """Return one capacity per pool of `policies`, in policy order.
+
+    Args:
+        policies: All services.
+        services: What was observed now; a service that is missing keeps its last lengths.
+        profiles: Engine profiles by name; every pool's profile must be there.
+        cold_starts: Seconds from order to ready of each start seen, oldest first.
+        previous: The capacities of the tick before; carries lengths and corrections through unknown signals.
+    """
+    seen = {s.service: s for s in services}
+    before = {c.key: c for c in previous}
+    return tuple(
+        _one(policy, pool, seen.get(policy.name), profiles[pool.profile], cold_starts(pool.key), before.get(pool.key))
+        for policy in policies
+        for pool in policy.pools
+    )
+
+
+def _one(
+    policy: ServicePolicy,
+    pool: PoolPolicy,
+    service: ServiceObservation | None,
+    profile: EngineProfile,
+    starts: tuple[float, ...],
+    before: PoolCapacity | None,
+) -> PoolCapacity:
+    prompt = _length(service.prompt_tokens_mean if service else None, before.prompt_tokens if before else None)
+    output = _length(service.output_tokens_mean if service else None, before.output_tokens if before else None)
+    prompt_tokens = PRIOR_PROMPT_TOKENS if prompt is None else prompt
+    output_tokens = PRIOR_OUTPUT_TOKENS if output is None else output
+    modelled = replica_capacity(
+        profile,
+        ttft_s=policy.threshold_s(Indicator.TTFT),
+        tpot_s=policy.threshold_s(Indicator.TPOT) or policy.threshold_s(Indicator.ITL),
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+    )
+    ratio = corrected(
+        before.correction_ratio if before else 1.0,
+        _evidence(policy, pool.key, service),
+        modelled_per_s=modelled.requests_per_s,
+    )
+    p50, p95 = _cold_start_s(starts, pool.cold_start_prior_s)
+    return PoolCapacity(
+        key=pool.key,
+        requests_per_s=modelled.requests_per_s * ratio,
+        source=CapacitySource.PROFILE if ratio == 1.0 else CapacitySource.MEASURED,
+        correction_ratio=ratio,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        binding=str(modelled.binding),
+        cold_start_p50_s=p50,
+        cold_start_p95_s=p95,
+        cold_starts_seen=len(starts),
+    )
+
+
+def _length(signal: Signal | None, last: float | None) -> float | None:
+    if signal is None or isinstance(signal, Unknown) or signal.number <= 0.0:
+        return last
+    # Half the way each tick: one odd request must not swing the size of the fleet.
+    return signal.number if last is None else (signal.number + last) / 2.0
+
+
+def _evidence(policy: ServicePolicy, key: PoolKey, service: ServiceObservation | None) -> Evidence | None:
+    """Return what the pool carried per ready replica and whether its objectives held; None when not surely known."""
+    pool = _pool(service, key)
+    if service is None or pool is None:
+        return None
+    ready = sum(r.replica.state is ReplicaState.READY for r in pool.replicas)
+    needed = (pool.finished_per_s, pool.waiting_requests)
+    if ready == 0 or any(isinstance(s, Unknown) or s.coverage_ratio < 1.0 for s in needed):
+        return None
+    attained = [
+        (sli.attained_ratio, slo.objective_ratio)
+        for sli in service.slis
+        for slo in policy.slos
+        if slo.name == sli.slo and slo.threshold_s is not None
+    ]
+    known = [(a.number, objective) for a, objective in attained if not isinstance(a, Unknown)]
+    if not known or isinstance(pool.finished_per_s, Unknown) or isinstance(pool.waiting_requests, Unknown):
+        return None
+    return Evidence(
+        finished_per_s=pool.finished_per_s.number / ready,
+        waiting=pool.waiting_requests.number / ready,
+        objectives_held=len(known) == len(attained) and all(a >= objective for a, objective in known),
+        objective_missed=any(a < objective for a, objective in known),
+    )
+
+
+def _pool(service: ServiceObservation | None, key: PoolKey) -> PoolObservation | None:
+    return next((p for p in service.pools if p.key == key), None) if service else None
+
+
+def _cold_start_s(starts: tuple[float, ...], prior_s: float) -> tuple[float, float]:
+    """Return p50 and p95 in seconds; the prior until enough starts were seen."""
+    if len(starts) < MIN_COLD_STARTS:
+        return prior_s, max((prior_s, *starts))
+    p50, p95 = np.quantile(np.asarray(starts), [0.5, 0.95])
+    return float(p50), float(p95)
