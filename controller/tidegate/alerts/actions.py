@@ -1,0 +1,175 @@
+"""Turning alerts into interventions: bounded, expiring facts that `core.decide` weighs like any other.
+
+An alert asks by its labels: `tidegate_action` (freeze or floor), `tidegate_pool` (service/pool), `tidegate_replicas`
+(floor only) and `tidegate_for`. Nothing here scales anything.
+
+Alertmanager delivers at least once, out of order and repeatedly, so a body is read as a level ("these fire now"):
+the same firing, keyed by fingerprint and start, gives the same intervention with the same expiry however often it
+comes. `tidegate_for` counts from the start of the firing for that reason: counted from delivery, each repeat would
+prolong it and nothing would bound it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.alerts.webhook import AlertNotice, AlertStatus
+from tidegate.terms.fleet import PoolKey
+from tidegate.terms.observation import Intervention, InterventionKind
+from tidegate.terms.policy import PoolPolicy, ServicePolicy
+
+ACTION_LABEL = "tidegate_action"
+POOL_LABEL = "tidegate_pool"
+REPLICAS_LABEL = "tidegate_replicas"
+FOR_LABEL = "tidegate_for"
+
+MAX_FOR_S = 3600.0  # an alert that must steer for longer than an hour is a policy change
+DEFAULT_FOR_S = 600.0
+MAX_INTERVENTIONS = 64  # in force at once, over all pools
+MAX_ENDED = 1024  # firings remembered as resolved
+
+_ORIGIN_PREFIX = "alertmanager:"
+_DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?")
+_REPLICAS = re.compile(r"[0-9]{1,6}")
+_SHOWN_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An alert that asked for something it may not have, and why."""
+
+    key: str
+    alertname: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A firing that was resolved; kept until it could no longer take effect, so that a late copy does not revive it."""
+
+    key: str
+    forget_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is in force and what has ended; the value to hand to the next `reconcile`."""
+
+    interventions: tuple[Intervention, ...] = ()
+    ended: tuple[Ended, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one delivery."""
+
+    standing: Standing
+    refusals: tuple[Refusal, ...] = ()
+
+
+def interventions(
+    notices: Iterable[AlertNotice],
+    policies: Sequence[ServicePolicy],
+    existing: Sequence[Intervention],
+    *,
+    now_s: float,
+) -> tuple[Intervention, ...]:
+    """Return the interventions in force after `notices`; `reconcile` without its memory of ended firings."""
+    return reconcile(notices, policies, Standing(interventions=tuple(existing)), now_s=now_s).standing.interventions
+
+
+def reconcile(
+    notices: Iterable[AlertNotice], policies: Sequence[ServicePolicy], standing: Standing, *, now_s: float
+) -> Outcome:
+    """Return what is in force after `notices`, and which of them were refused.
+
+    Idempotent: the same notices again change nothing. Alerts without `tidegate_action` are not for us and ignored.
+    Interventions from elsewhere (another origin) are kept until they expire.
+
+    Args:
+        notices: As parsed, any order, duplicates allowed.
+        policies: Bounds: a pool that is in none of them cannot be named; a floor stays within its `max_replicas`.
+        standing: The outcome before.
+        now_s: Unix seconds; what has expired by now is dropped. Call with no notices to expire only.
+    """
+    pools = {pool.key: pool for policy in policies for pool in policy.pools}
+    live = {i.origin: i for i in standing.interventions if i.expires_at_s > now_s and i.pool in pools}
+    ended = {e.key: e for e in standing.ended if e.forget_at_s > now_s}
+    refusals: list[Refusal] = []
+    # Resolved first: within one body, or in two that crossed, the end of a firing outranks a copy of its start.
+    for notice in sorted(notices, key=lambda n: (n.status is AlertStatus.FIRING, n.key)):
+        if notice.label(ACTION_LABEL) is None:
+            continue
+        if notice.status is AlertStatus.RESOLVED:
+            live.pop(_origin(notice), None)
+            if notice.starts_at_s + MAX_FOR_S > now_s:
+                ended[notice.key] = Ended(key=notice.key, forget_at_s=min(notice.starts_at_s, now_s) + MAX_FOR_S)
+            continue
+        if notice.key in ended:
+            continue
+        asked = _asked(notice, pools, now_s=now_s)
+        if isinstance(asked, Intervention) and asked.origin not in live and len(live) >= MAX_INTERVENTIONS:
+            asked = f"{MAX_INTERVENTIONS} interventions are in force already"
+        if isinstance(asked, str):
+            name = (notice.label("alertname") or "")[:_SHOWN_CHARS]
+            refusals.append(Refusal(key=notice.key, alertname=name, reason=asked))
+            continue
+        # An alert dated in the future starts when it is first seen; its copies must not move that moment.
+        known = live.get(asked.origin, asked)
+        live[asked.origin] = replace(asked, expires_at_s=min(asked.expires_at_s, known.expires_at_s))
+    newest = sorted(ended.values(), key=lambda e: (-e.forget_at_s, e.key))[:MAX_ENDED]
+    after = Standing(
+        interventions=tuple(live[origin] for origin in sorted(live)), ended=tuple(sorted(newest, key=lambda e: e.key))
+    )
+    return Outcome(standing=after, refusals=tuple(refusals))
+
+
+def _asked(notice: AlertNotice, pools: dict[PoolKey, PoolPolicy], *, now_s: float) -> Intervention | str:
+    """Return the intervention an alert asks for, or why it is refused."""
+    action = notice.label(ACTION_LABEL) or ""
+    if action not in tuple(InterventionKind):
+        return f"{ACTION_LABEL}: must be {' or '.join(InterventionKind)}, got {_shown(action)}"
+    kind = InterventionKind(action)
+    named = notice.label(POOL_LABEL) or ""
+    pool = next((policy for key, policy in pools.items() if str(key) == named), None)
+    if pool is None:
+        return f"{POOL_LABEL}: must be service/pool of a policy in force, got {_shown(named)}"
+    replicas = _floor(notice, pool) if kind is InterventionKind.FLOOR else None
+    if isinstance(replicas, str):
+        return replicas
+    lasts_s = _lasts_s(notice.label(FOR_LABEL))
+    if isinstance(lasts_s, str):
+        return lasts_s
+    expires_at_s = min(notice.starts_at_s, now_s) + lasts_s
+    if expires_at_s <= now_s:
+        return f"{FOR_LABEL}: the alert began {now_s - notice.starts_at_s:.0f} s ago, longer than {lasts_s:.0f} s"
+    return Intervention(kind=kind, pool=pool.key, replicas=replicas, expires_at_s=expires_at_s, origin=_origin(notice))
+
+
+def _floor(notice: AlertNotice, pool: PoolPolicy) -> int | str:
+    text = notice.label(REPLICAS_LABEL) or ""
+    number = int(text) if _REPLICAS.fullmatch(text) else 0
+    if not 1 <= number <= pool.max_replicas:
+        must = f"a whole number within 1..{pool.max_replicas} (max_replicas of {pool.key})"
+        return f"{REPLICAS_LABEL}: must be {must}, got {_shown(text)}"
+    return number
+
+
+def _lasts_s(text: str | None) -> float | str:
+    if text is None:
+        return DEFAULT_FOR_S
+    match = _DURATION.fullmatch(text)
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    total_s = float(hours * 3600 + minutes * 60 + seconds)
+    if not 0.0 < total_s <= MAX_FOR_S:
+        return f"{FOR_LABEL}: must be a duration like 90s, 10m or 1h, at most 1h, got {_shown(text)}"
+    return total_s
+
+
+def _origin(notice: AlertNotice) -> str:
+    """Return a text that names the alert and its firing; it is the intervention's identity."""
+    return f"{_ORIGIN_PREFIX}{(notice.label('alertname') or 'unnamed')[:_SHOWN_CHARS]}:{notice.key}"
+
+
+def _shown(text: str) -> str:
+    return repr(text[:_SHOWN_CHARS])
