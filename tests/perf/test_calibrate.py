@@ -5,12 +5,8 @@ from hypothesis import strategies as st
 from tidegate.perf.calibrate import MAX_RATIO, MIN_RATIO, QUEUE_REQUESTS, STEP_RATIO, Evidence, corrected
 
 
-def _evidence(
-    finished_per_s: float, *, waiting: float = 0.0, held: bool = False, missed: bool = False
-) -> Evidence:
-    return Evidence(
-        finished_per_s=finished_per_s, waiting=waiting, objectives_held=held, objective_missed=missed
-    )
+def _evidence(finished_per_s: float, *, waiting: float = 0.0, held: bool = False, missed: bool = False) -> Evidence:
+    return Evidence(finished_per_s=finished_per_s, waiting=waiting, objectives_held=held, objective_missed=missed)
 
 
 def test_correction_rises_when_more_is_carried_inside_the_objectives() -> None:

@@ -42,7 +42,14 @@ def pool_capacities(
     seen = {s.service: s for s in services}
     before = {c.key: c for c in previous}
     return tuple(
-        _one(policy, pool, seen.get(policy.name), profiles[pool.profile], cold_starts(pool.key), before.get(pool.key))
+        _one(
+            policy,
+            pool,
+            seen.get(policy.name),
+            profile=profiles[pool.profile],
+            starts=cold_starts(pool.key),
+            before=before.get(pool.key),
+        )
         for policy in policies
         for pool in policy.pools
     )
@@ -52,6 +59,7 @@ def _one(
     policy: ServicePolicy,
     pool: PoolPolicy,
     service: ServiceObservation | None,
+    *,
     profile: EngineProfile,
     starts: tuple[float, ...],
     before: PoolCapacity | None,

@@ -51,10 +51,10 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What the tick before left behind; all empty at a first start."""
+    """What the tick before left behind; `Memory()` and no capacity at a first start."""
 
-    memory: Memory = Memory()
-    capacity: tuple[PoolCapacity, ...] = ()
+    memory: Memory
+    capacity: tuple[PoolCapacity, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
