@@ -3,6 +3,7 @@
 import csv
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tidegate.app.demo.load import Arrival
@@ -77,7 +78,7 @@ def _number(where: str, column: str, text: str | None, *, least: float = 0.0) ->
 
 def tide_ratio(at_ratio: float) -> float:
     """Return the share of real requests kept at `at_ratio` (0..1) of the demo: linear between the points of TIDE."""
-    for (x0, y0), (x1, y1) in zip(TIDE, TIDE[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(TIDE):
         if at_ratio <= x1:
             return y0 + (y1 - y0) * (at_ratio - x0) / (x1 - x0)
     return TIDE[-1][1]
