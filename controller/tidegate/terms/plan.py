@@ -27,17 +27,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Steps in the order they must be started."""
-
-    decision_sequence: int
-    steps: tuple[Step, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What came of a step. A refusal is retried by the next plan, never inside the core."""
 
     step: Step
     accepted: bool
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Steps in the order they must be started; `refused` holds what was wanted and has no place, with the reason."""
+
+    decision_sequence: int
+    steps: tuple[Step, ...]
+    refused: tuple[Receipt, ...] = ()
