@@ -11,7 +11,11 @@ _LONGEST_SCRAPE_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeJob:
-    """What Prometheus scrapes under one job name: fixed targets, a file of targets, or both."""
+    """What Prometheus scrapes under one job name: fixed targets, a file of targets, or both.
+
+    Prometheus hands new targets, fixed ones too, to its scrapers every 5 s (a constant of its discovery manager; measured
+    with 2.42): the first sample of a target comes up to 5 s and one scrape interval after the target was named.
+    """
 
     name: str
     targets: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Becomes another program that dies with the process that asked for it.
 
-Run as a file by `servers_process.launch`: `python -I -S servers_exec.py OWNER_PID PROGRAM [ARGUMENT…]`. It asks the kernel
+Run as a file by `servers_process.launch`, as `servers_exec.py OWNER_PID PROGRAM [ARGUMENT…]`. It asks the kernel
 for SIGKILL on the owner's death (PR_SET_PDEATHSIG, prctl(2)) and then execs, which keeps both the pid and that request.
 A wrapper and not `preexec_fn`: code between fork and exec can deadlock in a process with threads, and gRPC starts some.
 Run as a file it costs about 30 ms once per server on two busy cores; as `python -m tidegate.app.servers_exec`, 55 ms.
