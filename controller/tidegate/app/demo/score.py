@@ -100,8 +100,8 @@ def _quantiles(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(q) for q in np.quantile(np.asarray(values), QUANTILES))
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Return the rows as a plain text table."""
+def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and one line of texts per row; the first row names the objectives."""
     slo_names = [name for name, _ in rows[0].attained_ratio]
     head = [
         "policy", "run", "requests", "failed", *(f"{n} met" for n in slo_names), "all met",
@@ -122,6 +122,12 @@ def table(rows: Sequence[Row]) -> str:
         ]
         for r in rows
     ]
+    return head, body
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as a plain text table."""
+    head, body = cells(rows)
     widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [head, *body]]
     lines.insert(1, "-" * max(len(line) for line in lines))
