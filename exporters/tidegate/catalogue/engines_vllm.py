@@ -1,8 +1,8 @@
 """vLLM's names, V0 and V1, releases 0.2.7 to 0.33.0.
 
-Evidence: presence of each name in the source tree or wheel of the releases named, and recorded expositions of 0.5.4 and 0.33.
-Names are stored with a colon or, when a newer Python client answered an OpenMetrics scrape, with an underscore; Ray Serve puts
-`ray_` in front. Counters lost `_total` in source around 0.9 while the wire kept it.
+Evidence: presence of each name in the source tree or wheel of the releases named, and recorded expositions of 0.5.4 and
+0.33. Names are stored with a colon or, when a newer Python client answered an OpenMetrics scrape, with an underscore;
+Ray Serve puts `ray_` in front. Counters lost `_total` in source around 0.9 while the wire kept it.
 """
 
 from tidegate.catalogue.quantity import Alias, EngineCatalogue

@@ -1,8 +1,8 @@
 """Names of the Envoy gateway's metrics, as its admin page exposes them.
 
-`CLUSTER_*` are Envoy's own; the label `envoy_cluster_name` is "service/pool". `REQUESTS` and the rest come from the stats access
-logger that the gateway configures under the prefix `tg`, with the labels `service`, `pool` and `model`.
-Envoy 1.40.
+The `envoy_cluster_*` names are Envoy's own; their label `envoy_cluster_name` is "service/pool". The `envoy_tg_*` names
+come from the stats access logger that the gateway configures under the prefix `tg`, with the labels `service`, `pool`
+and `model`. Envoy 1.40.
 """
 
 CLUSTER_LABEL = "envoy_cluster_name"

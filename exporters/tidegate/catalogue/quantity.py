@@ -1,4 +1,4 @@
-"""What a metric is to Tidegate: canonical quantities, the aliases engines give them, and how several series become one."""
+"""What a metric is to Tidegate: canonical quantities, their aliases, and how several series become one."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -55,8 +55,8 @@ class Quantity:
 class Alias:
     """One name an engine gives, or gave, a quantity.
 
-    `base` has neither prefix nor type suffix. `first` and `last` are the oldest and newest release in which the name was
-    seen ("" = from the start, or still there). `evidence` says where that was seen.
+    `base` has neither prefix nor type suffix. `first` and `last` are the oldest and newest release in which the name
+    was seen ("" = from the start, or still there). `evidence` says where that was seen.
     """
 
     base: str
@@ -74,9 +74,9 @@ class Alias:
 class EngineCatalogue:
     """All an engine exposes that Tidegate reads.
 
-    `copies` are labels that tell apart repetitions of one truth (per process, per tensor-parallel rank): of these series
-    the largest is taken, never a mean and never a sum. `total_label` is a label whose empty value marks the total
-    of the other values.
+    `copies` are labels that tell apart repetitions of one truth (per process, per tensor-parallel rank): of these
+    series the largest is taken, never a mean and never a sum. `total_label` is a label whose empty value marks the
+    total of the other values.
     """
 
     engine: str
