@@ -43,6 +43,7 @@ def check_policy(document: Document, find_profile: FindProfile) -> tuple[list[Pr
     problems += _twice(document, spec.get("slos"), ("spec", "slos"))
     for path, slo in _sound(document, spec.get("slos"), ("spec", "slos"), SloModel):
         problems += _check_slo(document, path, slo)
+    problems += _check_bounds(document, spec.get("pools"))
     pools = list(_sound(document, spec.get("pools"), ("spec", "pools"), PoolModel))
     for path, pool in pools:
         problems += _check_pool(document, path, pool)
@@ -114,10 +115,14 @@ def _check_slo(document: Document, path: FieldPath, slo: SloModel) -> Iterator[P
         yield document.problem((*path, "threshold"), text)
 
 
+def _check_bounds(document: Document, pools: object) -> Iterator[Problem]:
+    for i, raw in enumerate(pools if isinstance(pools, list) else []):
+        low, high = _mapping(raw).get("minReplicas"), _mapping(raw).get("maxReplicas")
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            yield document.problem(("spec", "pools", i, "maxReplicas"), got_must(high, f">= minReplicas ({low})"))
+
+
 def _check_pool(document: Document, path: FieldPath, pool: PoolModel) -> Iterator[Problem]:
-    if pool.min_replicas > pool.max_replicas:
-        must = f">= minReplicas ({pool.min_replicas})"
-        yield document.problem((*path, "maxReplicas"), got_must(pool.max_replicas, must))
     degrees = pool.parallelism.tensor * pool.parallelism.pipeline
     if degrees != pool.gpus_per_replica:
         text = (
