@@ -84,7 +84,7 @@ def notice(
         status=status,
         fingerprint=fingerprint,
         starts_at_s=starts_at_s,
-        ends_at_s=None,
+        ends_at_s=NOW_S - 5 if status is AlertStatus.RESOLVED else None,
         labels=tuple(sorted((k, v) for k, v in asked.items() if v)),
         group_key="g",
         partial=False,
@@ -188,7 +188,24 @@ def test_reconcile_takes_a_new_firing_of_a_resolved_alert() -> None:
 def test_reconcile_forgets_an_end_once_its_firing_could_no_longer_act() -> None:
     ended = after(notice(status=AlertStatus.RESOLVED))
     assert ended.standing.ended
-    assert after(standing=ended.standing, now_s=NOW_S - 10 + MAX_FOR_S).standing == Standing()
+    assert after(standing=ended.standing, now_s=NOW_S - 5 + MAX_FOR_S).standing == Standing()
+
+
+def test_reconcile_ends_a_firing_whose_start_was_moved_back_since() -> None:
+    first = after(notice(starts_at_s=NOW_S - 10))
+    ended = after(notice(status=AlertStatus.RESOLVED, starts_at_s=NOW_S - 40), standing=first.standing)
+    assert ended.standing.interventions == ()
+
+
+def test_reconcile_does_not_end_a_newer_firing_by_a_late_copy_of_an_older_end() -> None:
+    newer = after(notice(starts_at_s=NOW_S - 1))
+    assert after(notice(status=AlertStatus.RESOLVED), standing=newer.standing).standing.interventions
+
+
+def test_reconcile_ends_only_the_alert_that_was_resolved() -> None:
+    both = after(notice(), notice(fingerprint="f2"))
+    left = after(notice(status=AlertStatus.RESOLVED), standing=both.standing).standing.interventions
+    assert [i.origin for i in left] == ["alertmanager:HighTtft:f2@999990.000"]
 
 
 def test_reconcile_keeps_interventions_of_other_origins_until_they_expire() -> None:

@@ -6,7 +6,8 @@ An alert asks by its labels: `tidegate_action` (freeze or floor), `tidegate_pool
 Alertmanager delivers at least once, out of order and repeatedly, so a body is read as a level ("these fire now"):
 the same firing, keyed by fingerprint and start, gives the same intervention with the same expiry however often it
 comes. `tidegate_for` counts from the start of the firing for that reason: counted from delivery, each repeat would
-prolong it and nothing would bound it.
+prolong it and nothing would bound it. A start may move while an alert fires (of two Prometheus servers that send it,
+Alertmanager keeps the earlier start), so a resolved notice ends every firing of its fingerprint begun before its end.
 """
 
 import re
@@ -29,6 +30,7 @@ MAX_INTERVENTIONS = 64  # in force at once, over all pools
 MAX_ENDED = 1024  # firings remembered as resolved
 
 _ORIGIN_PREFIX = "alertmanager:"
+_ORIGIN = re.compile(_ORIGIN_PREFIX + r".*:([0-9A-Za-z]{1,64})@(-?\d+\.\d+)", re.DOTALL)
 _DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?")
 _REPLICAS = re.compile(r"[0-9]{1,6}")
 _SHOWN_CHARS = 60
@@ -45,10 +47,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A firing that was resolved; kept until it could no longer take effect, so that a late copy does not revive it."""
+    """When an alert was last resolved; firings begun by then are late copies and must not revive it."""
 
-    key: str
-    forget_at_s: float
+    fingerprint: str
+    ended_at_s: float
+    forget_at_s: float  # by then no firing begun before the end could still act
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +96,16 @@ def reconcile(
         now_s: Unix seconds; what has expired by now is dropped. Call with no notices to expire only.
     """
     pools = {pool.key: pool for policy in policies for pool in policy.pools}
-    live = {i.origin: i for i in standing.interventions if i.expires_at_s > now_s and i.pool in pools}
-    ended = {e.key: e for e in standing.ended if e.forget_at_s > now_s}
+    ours = [notice for notice in notices if notice.label(ACTION_LABEL) is not None]
+    ended = _ended(ours, standing.ended, now_s=now_s)
+    live = {
+        i.origin: i
+        for i in standing.interventions
+        if i.expires_at_s > now_s and i.pool in pools and not _is_over(i.origin, ended)
+    }
     refusals: list[Refusal] = []
-    # Resolved first: within one body, or in two that crossed, the end of a firing outranks a copy of its start.
-    for notice in sorted(notices, key=lambda n: (n.status is AlertStatus.FIRING, n.key)):
-        if notice.label(ACTION_LABEL) is None:
-            continue
-        if notice.status is AlertStatus.RESOLVED:
-            live.pop(_origin(notice), None)
-            if notice.starts_at_s + MAX_FOR_S > now_s:
-                ended[notice.key] = Ended(key=notice.key, forget_at_s=min(notice.starts_at_s, now_s) + MAX_FOR_S)
-            continue
-        if notice.key in ended:
+    for notice in sorted(ours, key=lambda n: n.key):
+        if notice.status is AlertStatus.RESOLVED or _is_over(_origin(notice), ended):
             continue
         asked = _asked(notice, pools, now_s=now_s)
         if isinstance(asked, Intervention) and asked.origin not in live and len(live) >= MAX_INTERVENTIONS:
@@ -117,11 +117,34 @@ def reconcile(
         # An alert dated in the future starts when it is first seen; its copies must not move that moment.
         known = live.get(asked.origin, asked)
         live[asked.origin] = replace(asked, expires_at_s=min(asked.expires_at_s, known.expires_at_s))
-    newest = sorted(ended.values(), key=lambda e: (-e.forget_at_s, e.key))[:MAX_ENDED]
     after = Standing(
-        interventions=tuple(live[origin] for origin in sorted(live)), ended=tuple(sorted(newest, key=lambda e: e.key))
+        interventions=tuple(live[origin] for origin in sorted(live)),
+        ended=tuple(ended[fingerprint] for fingerprint in sorted(ended)),
     )
     return Outcome(standing=after, refusals=tuple(refusals))
+
+
+def _ended(notices: Iterable[AlertNotice], before: Iterable[Ended], *, now_s: float) -> dict[str, Ended]:
+    """Return the newest end of each alert, by fingerprint; at most `MAX_ENDED`, the newest ones."""
+    found = {end.fingerprint: end for end in before if end.forget_at_s > now_s}
+    for notice in notices:
+        if notice.status is AlertStatus.FIRING:
+            continue
+        ended_at_s = min(notice.ends_at_s if notice.ends_at_s is not None else now_s, now_s)
+        known = found.get(notice.fingerprint)
+        if ended_at_s + MAX_FOR_S > now_s and (known is None or known.ended_at_s < ended_at_s):
+            found[notice.fingerprint] = Ended(
+                fingerprint=notice.fingerprint, ended_at_s=ended_at_s, forget_at_s=ended_at_s + MAX_FOR_S
+            )
+    newest = sorted(found.values(), key=lambda end: (-end.ended_at_s, end.fingerprint))[:MAX_ENDED]
+    return {end.fingerprint: end for end in newest}
+
+
+def _is_over(origin: str, ended: dict[str, Ended]) -> bool:
+    """Return whether the firing that `origin` names began before its alert's last end."""
+    match = _ORIGIN.fullmatch(origin)  # None: it came from elsewhere, no alert ends it
+    end = ended.get(match[1]) if match else None
+    return match is not None and end is not None and float(match[2]) <= end.ended_at_s
 
 
 def _asked(notice: AlertNotice, pools: dict[PoolKey, PoolPolicy], *, now_s: float) -> Intervention | str:

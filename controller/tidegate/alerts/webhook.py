@@ -7,6 +7,7 @@ Payload: Alertmanager documentation, "webhook_config", version "4". Unknown keys
 import hashlib
 import hmac
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -19,6 +20,7 @@ MAX_BODY_BYTES = 1 << 20  # a full group of 1000 alerts with 20 labels each stay
 MAX_ALERTS = 1000
 MAX_LABELS = 128  # per alert
 MAX_LABEL_CHARS = 1024  # per name or value; alert labels are names, not documents
+_FINGERPRINT = re.compile(r"[0-9A-Za-z]{1,64}")  # Alertmanager's are 16 hexadecimal digits
 _SHOWN_CHARS = 60  # of a refused value, in an error text
 
 
@@ -117,8 +119,8 @@ def _notice(alert: object, where: str, *, group_key: str, partial: bool) -> Aler
     if status not in tuple(AlertStatus):
         _refuse(f"{where}.status", "firing or resolved", status)
     fingerprint = _text(fields.get("fingerprint"), f"{where}.fingerprint")
-    if not fingerprint:
-        _refuse(f"{where}.fingerprint", "not empty", fingerprint)
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        _refuse(f"{where}.fingerprint", "1 to 64 letters and digits", fingerprint)
     starts_at_s = _time_s(fields.get("startsAt"), f"{where}.startsAt")
     if starts_at_s is None:
         _refuse(f"{where}.startsAt", "a time later than year 1", fields.get("startsAt"))
