@@ -1,1 +1,1 @@
-"""Policy and membership to a versioned, self-consistent Envoy snapshot; pure."""
+"""Policy and membership become a versioned, self-consistent Envoy snapshot; pure."""
