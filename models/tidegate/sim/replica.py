@@ -1,0 +1,275 @@
+"""One engine replica, step by step: the reference every faster simulator must equal, and the heart of the engine twin.
+
+The rules are vLLM's, as far as they matter for time: continuous batching, decodes first, then prompts already begun,
+then new ones in order of arrival, under a token budget; chunked prefill; KV in blocks; on overflow the newest running
+sequence loses its KV, goes to the head of the queue and computes prompt and generated tokens again.
+
+Nothing here knows a clock. Virtual time hands `step_until` a far future; the engine twin hands it the present.
+Events at one instant are ordered: arrivals (in order of submission), the end of a step, the start of the next.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidegate.perf.profile import EngineProfile
+from tidegate.perf.steptime import step_ps
+from tidegate.sim.events import SimRequest, Step
+
+
+class _Sequence:
+    """A request in the replica. Mutable: it changes every step."""
+
+    __slots__ = ("blocks", "generated", "gone", "held", "prefill_left", "request")
+
+    def __init__(self, request: SimRequest) -> None:
+        self.request = request
+        self.generated = 0
+        self.held = 0  # tokens whose KV is in memory
+        self.blocks = 0
+        self.prefill_left = 0  # tokens still to compute before the next one can be emitted
+        self.gone = False  # finished or aborted
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flight:
+    """The step in progress."""
+
+    began_at_ps: int
+    ends_at_ps: int
+    decodes: int
+    prefill_tokens: int
+    preempted: tuple[int, ...]
+    admitted: tuple[int, ...]
+    emitters: list[_Sequence]
+
+
+class ReplicaSim:
+    """One replica. Times are whole picoseconds since any origin; they never go back."""
+
+    def __init__(self, profile: EngineProfile) -> None:
+        self._profile = profile
+        self._free_blocks = profile.kv_blocks
+        self._arriving: list[tuple[int, int, _Sequence]] = []  # a heap
+        self._submitted = 0
+        self._waiting: deque[_Sequence] = deque()
+        self._running: list[_Sequence] = []  # oldest admission first
+        self._by_key: dict[int, _Sequence] = {}
+        self._flight: _Flight | None = None
+
+    @property
+    def profile(self) -> EngineProfile:
+        """The engine this replica behaves like."""
+        return self._profile
+
+    @property
+    def running(self) -> int:
+        """Sequences that hold KV."""
+        return len(self._running)
+
+    @property
+    def kv_used_blocks(self) -> int:
+        """KV blocks in use."""
+        return self._profile.kv_blocks - self._free_blocks
+
+    @property
+    def live(self) -> int:
+        """Requests submitted and not yet finished or aborted."""
+        return len(self._by_key)
+
+    def waiting(self, now_ps: int) -> int:
+        """Return how many requests are past the front end and hold no KV."""
+        late = sum(1 for at_ps, _, seq in self._arriving if at_ps <= now_ps and not seq.gone)
+        return len(self._waiting) + late
+
+    def submit(self, request: SimRequest, arrived_ps: int) -> bool:
+        """Take a request; return False when prompt and output can never fit the KV budget (it is then forgotten).
+
+        Args:
+            request: The request.
+            arrived_ps: When it reached the front end; the scheduler sees it a front-end time later.
+
+        Raises:
+            ValueError: Token counts under 1, or a key that is already live.
+        """
+        if request.prompt_tokens < 1 or request.output_tokens < 1 or request.cached_tokens < 0:
+            msg = f"request {request.key}: prompt and output must be >= 1 token, cached >= 0, got {request}"
+            raise ValueError(msg)
+        if request.key in self._by_key:
+            msg = f"request {request.key} is already in the replica"
+            raise ValueError(msg)
+        if request.prompt_tokens + request.output_tokens > self._profile.longest_request_tokens:
+            return False
+        sequence = _Sequence(request)
+        self._by_key[request.key] = sequence
+        heapq.heappush(self._arriving, (arrived_ps + self._profile.front_end_ps, self._submitted, sequence))
+        self._submitted += 1
+        return True
+
+    def abort(self, key: int) -> bool:
+        """Drop a request and free its KV at once; return False when it is not here. A step in progress stays as is."""
+        sequence = self._by_key.pop(key, None)
+        if sequence is None:
+            return False
+        sequence.gone = True
+        if sequence.blocks:
+            self._running.remove(sequence)
+            self._release(sequence)
+        elif sequence in self._waiting:
+            self._waiting.remove(sequence)
+        return True
+
+    def next_at_ps(self) -> int | None:
+        """Return when something happens next: the end of the step in progress, or an arrival; None when idle."""
+        if self._flight is not None:
+            return self._flight.ends_at_ps
+        while self._arriving and self._arriving[0][2].gone:
+            heapq.heappop(self._arriving)
+        return self._arriving[0][0] if self._arriving else None
+
+    def step_until(self, now_ps: int) -> list[Step]:
+        """Return the steps that end at or before `now_ps`, in order, and begin what begins by then."""
+        done: list[Step] = []
+        while (at_ps := self.next_at_ps()) is not None and at_ps <= now_ps:
+            if self._flight is not None:
+                done.append(self._end(self._flight))
+            self._begin(at_ps)
+        return done
+
+    def _begin(self, at_ps: int) -> None:
+        """Plan the next step at `at_ps`; no step when there is nothing to do."""
+        while self._arriving and self._arriving[0][0] <= at_ps:
+            sequence = heapq.heappop(self._arriving)[2]
+            if not sequence.gone:
+                self._waiting.append(sequence)
+        emitters: list[_Sequence] = []
+        preempted: list[int] = []
+        kv_read = self._plan_decodes(emitters, preempted)
+        decodes = len(emitters)
+        budget = self._profile.token_budget - decodes
+        chunks = 0
+        double_pairs = 0
+        admitted: list[int] = []
+        for sequence in self._prompts(admitted, may_admit=not preempted) if budget else ():
+            chunk = min(sequence.prefill_left, budget)
+            double_pairs += chunk * (2 * sequence.held + chunk)
+            sequence.held += chunk
+            sequence.prefill_left -= chunk
+            budget -= chunk
+            chunks += 1
+            if not sequence.prefill_left:
+                emitters.append(sequence)
+            if not budget:
+                break
+        tokens = self._profile.token_budget - budget
+        if not tokens:
+            self._flight = None
+            return
+        took_ps = step_ps(
+            self._profile,
+            tokens=tokens,
+            kv_read_tokens=kv_read,
+            double_pairs=double_pairs,
+            sequences=decodes + chunks,
+        )
+        self._flight = _Flight(
+            began_at_ps=at_ps,
+            ends_at_ps=at_ps + took_ps,
+            decodes=decodes,
+            prefill_tokens=tokens - decodes,
+            preempted=tuple(preempted),
+            admitted=tuple(admitted),
+            emitters=emitters,
+        )
+
+    def _plan_decodes(self, emitters: list[_Sequence], preempted: list[int]) -> int:
+        """Give every decoding sequence one token of KV, oldest first; return the KV tokens read."""
+        running = self._running
+        block_tokens = self._profile.block_tokens
+        kv_read = 0
+        index = 0
+        # Preemption shortens the list from its end, always behind what is already planned.
+        while index < len(running):
+            sequence = running[index]
+            index += 1
+            if sequence.prefill_left:
+                continue
+            if sequence.held == sequence.blocks * block_tokens and not self._one_more_block(sequence, preempted):
+                break
+            sequence.held += 1
+            kv_read += sequence.held
+            emitters.append(sequence)
+        return kv_read
+
+    def _one_more_block(self, sequence: _Sequence, preempted: list[int]) -> bool:
+        """Grow `sequence` by a block, preempting the newest as needed; False when it was itself the newest."""
+        while not self._free_blocks:
+            victim = self._running.pop()
+            self._release(victim)
+            victim.held = 0
+            victim.prefill_left = 0
+            self._waiting.appendleft(victim)
+            preempted.append(victim.request.key)
+            if victim is sequence:
+                return False
+        self._free_blocks -= 1
+        sequence.blocks += 1
+        return True
+
+    def _prompts(self, admitted: list[int], *, may_admit: bool) -> Iterator[_Sequence]:
+        """Yield sequences to prefill: those begun, then new ones, admitted only as the caller goes on asking."""
+        yield from [s for s in self._running if s.prefill_left]
+        while may_admit and (sequence := self._admit_next()) is not None:
+            admitted.append(sequence.request.key)
+            yield sequence
+
+    def _admit_next(self) -> _Sequence | None:
+        """Move the head of the queue into the batch if a place and KV for its prompt plus one token are free."""
+        if not self._waiting or len(self._running) >= self._profile.max_sequences:
+            return None
+        sequence = self._waiting[0]
+        request = sequence.request
+        need = request.prompt_tokens + sequence.generated
+        blocks = -(-(need + 1) // self._profile.block_tokens)
+        if blocks > self._free_blocks:
+            return None
+        self._waiting.popleft()
+        self._running.append(sequence)
+        self._free_blocks -= blocks
+        sequence.blocks = blocks
+        # The last token is always computed: its output is the next token.
+        sequence.held = min(request.cached_tokens, request.prompt_tokens, need - 1)
+        sequence.prefill_left = need - sequence.held
+        return sequence
+
+    def _end(self, flight: _Flight) -> Step:
+        emitted: list[int] = []
+        finished: list[int] = []
+        for sequence in flight.emitters:
+            if sequence.gone:
+                continue
+            sequence.generated += 1
+            key = sequence.request.key
+            emitted.append(key)
+            if sequence.generated == sequence.request.output_tokens:
+                sequence.gone = True
+                finished.append(key)
+                self._release(sequence)
+                del self._by_key[key]
+        if finished:
+            self._running = [s for s in self._running if not s.gone]
+        return Step(
+            began_at_ps=flight.began_at_ps,
+            ended_at_ps=flight.ends_at_ps,
+            decode_tokens=flight.decodes,
+            prefill_tokens=flight.prefill_tokens,
+            preempted=flight.preempted,
+            admitted=flight.admitted,
+            emitted=tuple(emitted),
+            finished=tuple(finished),
+        )
+
+    def _release(self, sequence: _Sequence) -> None:
+        self._free_blocks += sequence.blocks
+        sequence.blocks = 0
