@@ -125,10 +125,10 @@ class AdsServer:
     def _encode(self, kind: str, name: str, version: str, body: Body) -> bytes:
         return self._encoded.get((kind, name, version)) or self._messages.encode(kind, body)
 
-    def acked(self, version: str) -> bool:
-        """Whether every gateway has exactly the snapshot `version`, and there is at least one gateway."""
+    def acked(self, version: str | None = None) -> bool:
+        """Whether there is a gateway, and every gateway has exactly the snapshot `version` (None: the newest)."""
         snapshot = self._snapshot
-        if snapshot is None or snapshot.version != version:
+        if snapshot is None or version not in {None, snapshot.version}:
             return False
         self._forget()
         streams = self._streams.values()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidegate.gateway.content import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Body, seconds, typed
 from tidegate.gateway.snapshot import Snapshot
-from tidegate.gateway.telemetry import LATENCY_BOUNDS_MS, STAT_PREFIX, TPOT_BOUNDS_US
+from tidegate.gateway.telemetry import histogram_bounds
 
 ADS_CLUSTER = "tidegate_ads"
 _MAX_CONNECTIONS = 50_000
@@ -81,11 +81,7 @@ def _process(*, admin_port: int, node_id: str, thresholds_s: Sequence[float]) ->
                 {"tag_name": "service", "regex": r"^cluster\.(([^./]+)/[^./]+\.)"},
                 {"tag_name": "pool", "regex": r"^cluster\.([^./]+/([^./]+)\.)"},
             ],
-            "histogram_bucket_settings": [
-                _buckets("ttft", sorted({*LATENCY_BOUNDS_MS, *(t * 1e3 for t in thresholds_s)})),
-                _buckets("duration", sorted({*LATENCY_BOUNDS_MS, *(t * 1e3 for t in thresholds_s)})),
-                _buckets("tpot_us", sorted({*TPOT_BOUNDS_US, *(t * 1e6 for t in thresholds_s)})),
-            ],
+            "histogram_bucket_settings": histogram_bounds(thresholds_s),
         },
         "overload_manager": {
             "resource_monitors": [
@@ -99,10 +95,6 @@ def _process(*, admin_port: int, node_id: str, thresholds_s: Sequence[float]) ->
             ]
         },
     }
-
-
-def _buckets(stat: str, bounds: Sequence[float]) -> Body:
-    return {"match": {"prefix": f"{STAT_PREFIX}.{stat}"}, "buckets": [float(b) for b in bounds]}
 
 
 def _ads_cluster(host: str, port: int) -> Body:
@@ -120,9 +112,7 @@ def _ads_cluster(host: str, port: int) -> Body:
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 explicit_http_config={
                     # A controller that hangs without closing is noticed and redialled.
-                    "http2_protocol_options": {
-                        "connection_keepalive": {"interval": seconds(5), "timeout": seconds(5)}
-                    }
+                    "http2_protocol_options": {"connection_keepalive": {"interval": seconds(5), "timeout": seconds(5)}}
                 },
             )
         },

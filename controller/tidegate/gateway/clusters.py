@@ -10,7 +10,8 @@ _CONNECT_TIMEOUT_S = 2.0
 # "No limit" for Envoy: its own defaults (1024 connections, 1024 pending, 3 retries) would refuse traffic long before an
 # engine does. Bounds on load are the controller's business, by replicas and, later, by bounded queues.
 _UNLIMITED = 1_000_000
-# Retries in flight may equal the requests in flight: half the fleet may be killed and all it had not answered is retried.
+# Retries in flight may equal the requests in flight: half the fleet may be killed, and all it had not answered is tried
+# again.
 _RETRY_BUDGET_PERCENT = 100.0
 _MIN_RETRIES = 64
 

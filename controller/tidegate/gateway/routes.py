@@ -48,7 +48,9 @@ def route_configuration(policies: Sequence[ServicePolicy], weights: Mapping[Pool
             "matcher_tree": {
                 "input": {
                     "name": "model",
-                    "typed_config": typed("envoy.type.matcher.v3.HttpRequestHeaderMatchInput", header_name=MODEL_HEADER),
+                    "typed_config": typed(
+                        "envoy.type.matcher.v3.HttpRequestHeaderMatchInput", header_name=MODEL_HEADER
+                    ),
                 },
                 "exact_match_map": {
                     "map": {
@@ -164,7 +166,9 @@ def _closed_routes(policies: Sequence[ServicePolicy]) -> list[Body]:
             "path": path,
             "headers": [{"name": ":method", "string_match": {"exact": "POST"}, "invert_match": True}],
         }
-        closed = _refusal(400, "the body could not be read: it must be a JSON object with a 'model'", code="invalid_request")
+        closed = _refusal(
+            400, "the body could not be read: it must be a JSON object with a 'model'", code="invalid_request"
+        )
         closed["match"] = {"path": path}
         routes += [wrong_method, closed]
     routes.append(_refusal(404, "unknown path; see GET /v1/models and POST /v1/chat/completions", code="unknown_path"))

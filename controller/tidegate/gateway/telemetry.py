@@ -1,23 +1,23 @@
 """What Envoy itself measures and logs about each request; never prompt text."""
 
+import math
+from collections.abc import Sequence
+
 from tidegate.gateway.content import Body, typed
 
 STAT_PREFIX = "tg"
-# Bounds of the latency histograms. Envoy keeps two significant digits, so bounds should have no more.
-LATENCY_BOUNDS_MS = (
+# Thresholds that objectives commonly name.
+_COMMON_LATENCIES_MS = (
     50, 100, 200, 250, 300, 400, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 7_500, 10_000, 15_000, 20_000, 30_000,
     60_000, 120_000, 300_000,
 )  # fmt: skip
-TPOT_BOUNDS_US = (
-    2_000, 5_000, 8_000, 10_000, 15_000, 20_000, 25_000, 30_000, 40_000, 50_000, 60_000, 75_000, 80_000, 100_000,
-    120_000, 150_000, 200_000, 250_000, 300_000, 400_000, 500_000, 1_000_000,
-)  # fmt: skip
+_COMMON_TPOTS_MS = (2, 5, 8, 10, 15, 20, 25, 30, 40, 50, 60, 75, 80, 100, 120, 150, 200, 250, 300, 400, 500, 1_000)
 
 _TTFT_MS = "%COMMON_DURATION(DS_RX_BEG:US_RX_BODY_BEG:ms)%"
-# Mean time per output token after the first, of one request: (duration - TTFT) / (output tokens - 1).
-_TPOT_US = (
-    "%CEL(int((double(request.duration.getSeconds() * 1000000 + request.duration.getMilliseconds() * 1000)"
-    " - metadata.filter_metadata['tg'].ttft_us) / (metadata.filter_metadata['tg'].output_tokens - 1.0)))%"
+# Mean time per output token after the first, of one request: (duration - TTFT) / (output tokens - 1), in ms.
+_TPOT_MS = (
+    "%CEL(int((double(request.duration.getSeconds() * 1000 + request.duration.getMilliseconds())"
+    " - metadata.filter_metadata['tg'].ttft_us / 1000.0) / (metadata.filter_metadata['tg'].output_tokens - 1.0)))%"
 )
 _OUTPUT_TOKENS = "%DYNAMIC_METADATA(tg:output_tokens)%"
 _PROMPT_TOKENS = "%DYNAMIC_METADATA(tg:prompt_tokens)%"
@@ -27,6 +27,26 @@ _POOL = "%METADATA(CLUSTER:tg:pool)%"
 # Flags of an answer that ended without its end: upstream connection lost (UC), reset (UR), local reset (LR), broken
 # protocol (UPE), upstream timeout (UT), silence (SI), route time limit (DT).
 _CUT_FLAGS = ("UC", "UR", "LR", "UPE", "UT", "SI", "DT")
+
+
+def histogram_bounds(thresholds_s: Sequence[float]) -> list[Body]:
+    """Return the bucket bounds of our histograms, in ms: one below each common threshold and each of `thresholds_s`.
+
+    Values are whole milliseconds, rounded down, and Envoy counts with two significant digits, giving a bucket all of
+    the bin its bound lies in: `le="1000"` would hold everything below 1100 ms, while `le="999"` holds exactly what took
+    less than 1000 ms. So a threshold of more than two significant digits is read at the next bin: 1.25 s at 1.3 s.
+    """
+    own = {math.ceil(t * 1000) for t in thresholds_s}
+    return [
+        _buckets("ttft", {*_COMMON_LATENCIES_MS, *own}),
+        _buckets("duration", {*_COMMON_LATENCIES_MS, *own}),
+        _buckets("tpot", {*_COMMON_TPOTS_MS, *own}),
+    ]
+
+
+def _buckets(stat: str, thresholds_ms: set[int]) -> Body:
+    bounds = [float(t - 1) for t in sorted(thresholds_ms) if t > 1]
+    return {"match": {"prefix": f"{STAT_PREFIX}.{stat}"}, "buckets": bounds}
 
 
 def usage_filters() -> list[Body]:
@@ -144,7 +164,7 @@ def _metric_logs() -> list[Body]:
         log_filter=_cel(streamed),
     )
     tpot = _stats(
-        histograms=[{**_stat("tpot_us", tags, value_format=_TPOT_US), "unit": "Microseconds"}],
+        histograms=[{**_stat("tpot", tags, value_format=_TPOT_MS), "unit": "Milliseconds"}],
         log_filter=_cel(f"{streamed} && metadata.filter_metadata['tg'].output_tokens > 1.0"),
     )
     return [requests, cut, *tokens, duration, ttft, tpot]
@@ -168,6 +188,8 @@ def _cel(expression: str) -> Body:
 def _stats(*, log_filter: Body | None = None, **stats: list[Body]) -> Body:
     body: Body = {
         "name": "envoy.access_loggers.stats",
-        "typed_config": typed("envoy.extensions.access_loggers.stats.v3.Config", stats_scope={"prefix": STAT_PREFIX}, **stats),
+        "typed_config": typed(
+            "envoy.extensions.access_loggers.stats.v3.Config", stats_scope={"prefix": STAT_PREFIX}, **stats
+        ),
     }
     return body if log_filter is None else {**body, "filter": log_filter}
