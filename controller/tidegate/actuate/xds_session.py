@@ -105,7 +105,7 @@ class Session:
 
     def advance(self, snapshot: Snapshot) -> list[Push]:
         """Return what can be sent now; call again after each request and each new snapshot."""
-        pushes = []
+        pushes: list[Push] = []
         for kind in (CLUSTER, ENDPOINTS):
             self._send(pushes, kind, snapshot, removals=())
         if not self._has_all(snapshot, CLUSTER, ENDPOINTS):

@@ -78,7 +78,7 @@ def _check_models(policies: Sequence[ServicePolicy]) -> None:
             msg = f"{policy.name}: spec.model: got {policy.model!r}, must be 1 to 256 printable ASCII characters"
             raise BadInputError(msg)
         if policy.model in seen:
-            msg = f"{policy.name}: spec.model: {policy.model!r} is already served by {seen[policy.model]}; one service a model"
+            msg = f"{policy.name}: spec.model: {policy.model!r} is already served by {seen[policy.model]}"
             raise BadInputError(msg)
         seen[policy.model] = policy.name
 
