@@ -16,7 +16,7 @@ from tidegate.app.record import TickRecord
 from tidegate.terms.decision import PoolDecision
 from tidegate.terms.fleet import Replica, ReplicaState
 
-MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+MODEL = "meta-llama/Llama-3.1-70B-Instruct"
 
 # A replica of this profile carries about 2 requests/s of the lengths below inside these objectives, so a handful of
 # requests/s needs a handful of replicas, which two cores can stream.
@@ -27,21 +27,21 @@ metadata: {name: chat}
 spec:
   model: %(model)s
   slos:
-    - {name: ttft, indicator: ttft, percentile: 95, threshold: 1s, window: 1h}
-    - {name: tpot, indicator: tpot, percentile: 95, threshold: 40ms, window: 1h}
+    - {name: ttft, indicator: ttft, percentile: 95, threshold: 2s, window: 1h}
+    - {name: tpot, indicator: tpot, percentile: 95, threshold: 60ms, window: 1h}
     - {name: available, indicator: availability, objective: 0.999, window: 1h}
   pools:
     - name: main
       role: aggregated
       engine: vllm
       accelerator: nvidia-a100-80gb
-      gpusPerReplica: 1
-      parallelism: {tensor: 1, pipeline: 1}
-      engineProfile: a100-llama8b-tp1
+      gpusPerReplica: 4
+      parallelism: {tensor: 4, pipeline: 1}
+      engineProfile: a100-llama70b-tp4
       minReplicas: %(least)d
       maxReplicas: 6
       coldStart: 4s
-      costPerHour: 2.50
+      costPerHour: 10
       scaleTarget: {kind: Local, name: main}
   scaling: {maxGrowReplicas: 4, maxShrinkReplicas: 2, shrinkStabilisation: 12s, targetUtilisation: 0.85, staleAfter: 8s}
 """

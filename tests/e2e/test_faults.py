@@ -6,11 +6,20 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-
 from tests.e2e.harness import (
-    MODEL, Load, failures, pool_of, prometheus_value, records, replicas_of, stack_settings, steady, wait_for,
+    MODEL,
+    Load,
+    failures,
+    pool_of,
+    prometheus_value,
+    records,
+    replicas_of,
+    stack_settings,
+    steady,
+    wait_for,
     wait_ready,
 )  # fmt: skip
+
 from tidegate.app.demo.load import Outcome
 from tidegate.app.demo.stack import Stack
 from tidegate.core.explain import sentence

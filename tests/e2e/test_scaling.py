@@ -1,10 +1,19 @@
 from pathlib import Path
 
 import pytest
-
 from tests.e2e.harness import (
-    MODEL, Load, failures, pool_of, prometheus_value, records, stack_settings, steady, wait_for, wait_ready,
+    MODEL,
+    Load,
+    failures,
+    pool_of,
+    prometheus_value,
+    records,
+    stack_settings,
+    steady,
+    wait_for,
+    wait_ready,
 )  # fmt: skip
+
 from tidegate.app.demo.stack import Stack
 from tidegate.terms.decision import Reason, Verdict
 

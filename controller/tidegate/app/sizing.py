@@ -17,6 +17,9 @@ from tidegate.terms.slo import Indicator
 # Below this many starts a p95 is the largest of a handful, so the policy's prior still counts.
 MIN_COLD_STARTS = 3
 
+# A request too long for the engine's whole KV cache leaves no throughput at all; the arithmetic still needs a rate.
+LEAST_REQUESTS_PER_S = 0.001
+
 # Lengths assumed before the first request finished: the means of the Azure 2023 conversation trace (CC-BY-4.0).
 PRIOR_PROMPT_TOKENS = 1155.0
 PRIOR_OUTPUT_TOKENS = 211.0
@@ -68,31 +71,44 @@ def _one(
     output = _length(service.output_tokens_mean if service else None, before.output_tokens if before else None)
     prompt_tokens = PRIOR_PROMPT_TOKENS if prompt is None else prompt
     output_tokens = PRIOR_OUTPUT_TOKENS if output is None else output
-    modelled = replica_capacity(
-        profile,
-        ttft_s=policy.threshold_s(Indicator.TTFT),
-        tpot_s=policy.threshold_s(Indicator.TPOT) or policy.threshold_s(Indicator.ITL),
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-    )
+    modelled_per_s, binding = _modelled(policy, profile, prompt_tokens, output_tokens)
     ratio = corrected(
         before.correction_ratio if before else 1.0,
         _evidence(policy, pool.key, service),
-        modelled_per_s=modelled.requests_per_s,
+        modelled_per_s=modelled_per_s,
     )
     p50, p95 = _cold_start_s(starts, pool.cold_start_prior_s)
     return PoolCapacity(
         key=pool.key,
-        requests_per_s=modelled.requests_per_s * ratio,
+        requests_per_s=modelled_per_s * ratio,
         source=CapacitySource.PROFILE if ratio == 1.0 else CapacitySource.MEASURED,
         correction_ratio=ratio,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
-        binding=str(modelled.binding),
+        binding=binding,
         cold_start_p50_s=p50,
         cold_start_p95_s=p95,
         cold_starts_seen=len(starts),
     )
+
+
+def _modelled(policy: ServicePolicy, profile: EngineProfile, prompt: float, output: float) -> tuple[float, str]:
+    """Return requests/s one replica carries inside the objectives and the limit that binds.
+
+    When not even one request at these lengths can meet an objective, no number of replicas helps: the pool is then sized
+    for throughput alone, and the binding limit says which objective is out of reach.
+    """
+    inside = replica_capacity(
+        profile,
+        ttft_s=policy.threshold_s(Indicator.TTFT),
+        tpot_s=policy.threshold_s(Indicator.TPOT) or policy.threshold_s(Indicator.ITL),
+        prompt_tokens=prompt,
+        output_tokens=output,
+    )
+    if inside.requests_per_s > 0.0:
+        return inside.requests_per_s, str(inside.binding)
+    alone = replica_capacity(profile, ttft_s=None, tpot_s=None, prompt_tokens=prompt, output_tokens=output)
+    return max(alone.requests_per_s, LEAST_REQUESTS_PER_S), f"{inside.binding} out of reach"
 
 
 def _length(signal: Signal | None, last: float | None) -> float | None:

@@ -1,0 +1,141 @@
+from dataclasses import replace
+
+import pytest
+
+from tidegate.app.config import parse_policies
+from tidegate.app.config_profile import load_profile
+from tidegate.app.sizing import PRIOR_OUTPUT_TOKENS, PRIOR_PROMPT_TOKENS, pool_capacities
+from tidegate.perf.calibrate import STEP_RATIO
+from tidegate.perf.capacity import replica_capacity
+from tidegate.terms.capacity import CapacitySource, PoolCapacity
+from tidegate.terms.fleet import PoolKey, Replica, ReplicaState
+from tidegate.terms.observation import PoolObservation, ReplicaObservation, ServiceObservation, SliReading
+from tidegate.terms.policy import ServicePolicy
+from tidegate.terms.signal import Signal, UnknownReason, reading, unknown
+from tidegate.terms.slo import Indicator, Slo
+
+KEY = PoolKey(service="chat", pool="main")
+PROFILE = load_profile("a100-llama8b-tp1")
+POLICY = """
+apiVersion: tidegate.io/v1alpha1
+kind: ServicePolicy
+metadata: {name: chat}
+spec:
+  model: meta-llama/Llama-3.1-8B-Instruct
+  slos: [{name: tpot, indicator: tpot, percentile: 95, threshold: 50ms, window: 1h}]
+  pools:
+    - {name: main, role: aggregated, engine: vllm, accelerator: nvidia-a100-80gb, gpusPerReplica: 1,
+       parallelism: {tensor: 1, pipeline: 1}, engineProfile: a100-llama8b-tp1, minReplicas: 1, maxReplicas: 8,
+       coldStart: 20s, costPerHour: 2.5, scaleTarget: {kind: Local, name: main}}
+"""
+
+
+def _known(number: float) -> Signal:
+    return reading(number, sampled_at_s=100.0, coverage_ratio=1.0, source="test")
+
+
+UNKNOWN = unknown(UnknownReason.ABSENT, "", now_s=100.0, source="test")
+
+
+def _service(
+    *,
+    prompt: Signal = UNKNOWN,
+    output: Signal = UNKNOWN,
+    finished: Signal = UNKNOWN,
+    waiting: Signal = UNKNOWN,
+    attained: Signal = UNKNOWN,
+) -> ServiceObservation:
+    ready = Replica(name="r", pool=KEY, state=ReplicaState.READY, ordered_at_s=0.0)
+    member = ReplicaObservation(
+        replica=ready, running_requests=UNKNOWN, waiting_requests=waiting, kv_used_ratio=UNKNOWN,
+        finished_per_s=finished, prompt_tokens_per_s=UNKNOWN, output_tokens_per_s=UNKNOWN, preemptions_per_s=UNKNOWN,
+    )  # fmt: skip
+    pool = PoolObservation(
+        key=KEY, replicas=(member, member), running_requests=UNKNOWN, waiting_requests=waiting,
+        finished_per_s=finished, output_tokens_per_s=UNKNOWN, gateway_in_flight_requests=UNKNOWN,
+        gateway_pending_requests=UNKNOWN,
+    )  # fmt: skip
+    sli = SliReading(slo="tpot", attained_ratio=attained, quantile_s=UNKNOWN, source="engine", threshold_s=0.05)
+    return ServiceObservation(
+        service="chat", arrivals_per_s=UNKNOWN, prompt_tokens_mean=prompt, output_tokens_mean=output,
+        failed_per_s=UNKNOWN, slis=(sli,), pools=(pool,),
+    )  # fmt: skip
+
+
+def _capacity(
+    service: ServiceObservation | None = None,
+    *,
+    starts: tuple[float, ...] = (),
+    before: PoolCapacity | None = None,
+    policies: tuple[ServicePolicy, ...] | None = None,
+) -> PoolCapacity:
+    (found,) = pool_capacities(
+        policies or parse_policies(POLICY),
+        (service,) if service else (),
+        profiles={"a100-llama8b-tp1": PROFILE},
+        cold_starts=lambda _key: starts,
+        previous=(before,) if before else (),
+    )
+    return found
+
+
+def _modelled(prompt: float, output: float) -> float:
+    return replica_capacity(
+        PROFILE, ttft_s=None, tpot_s=0.05, prompt_tokens=prompt, output_tokens=output
+    ).requests_per_s
+
+
+def test_capacity_follows_the_observed_lengths() -> None:
+    found = _capacity(_service(prompt=_known(500.0), output=_known(100.0)))
+    assert (found.prompt_tokens, found.output_tokens) == (500.0, 100.0)
+    assert found.requests_per_s == pytest.approx(_modelled(500.0, 100.0))
+    assert found.source is CapacitySource.PROFILE
+
+
+def test_capacity_keeps_the_last_lengths_when_they_are_unknown() -> None:
+    before = _capacity(_service(prompt=_known(500.0), output=_known(100.0)))
+    found = _capacity(_service(), before=before)
+    assert (found.prompt_tokens, found.output_tokens) == (500.0, 100.0)
+
+
+def test_capacity_assumes_prior_lengths_before_the_first_request() -> None:
+    found = _capacity()
+    assert (found.prompt_tokens, found.output_tokens) == (PRIOR_PROMPT_TOKENS, PRIOR_OUTPUT_TOKENS)
+
+
+def test_capacity_moves_half_way_to_new_lengths() -> None:
+    before = _capacity(_service(prompt=_known(500.0), output=_known(100.0)))
+    found = _capacity(_service(prompt=_known(1500.0), output=_known(300.0)), before=before)
+    assert (found.prompt_tokens, found.output_tokens) == (1000.0, 200.0)
+
+
+def test_capacity_is_raised_by_what_was_carried_inside_the_objectives() -> None:
+    before = _capacity()
+    carried = 2 * before.requests_per_s * 1.2  # two ready replicas
+    found = _capacity(_service(finished=_known(carried), waiting=_known(0.0), attained=_known(0.99)), before=before)
+    assert found.correction_ratio == pytest.approx(1.0 + STEP_RATIO * 0.2)
+    assert found.source is CapacitySource.MEASURED
+
+
+@pytest.mark.parametrize("missing", ["finished", "waiting", "attained"])
+def test_capacity_learns_nothing_when_a_signal_is_unknown(missing: str) -> None:
+    before = _capacity()
+    known = {"finished": _known(before.requests_per_s * 3), "waiting": _known(0.0), "attained": _known(1.0)}
+    found = _capacity(_service(**{**known, missing: UNKNOWN}), before=before)
+    assert found.correction_ratio == 1.0
+
+
+def test_capacity_names_an_objective_that_no_replica_count_can_meet() -> None:
+    (policy,) = parse_policies(POLICY)
+    hopeless = Slo(name="ttft", indicator=Indicator.TTFT, objective_ratio=0.95, threshold_s=0.001, window_s=60.0)
+    found = _capacity(policies=(replace(policy, slos=(hopeless,)),))
+    assert found.requests_per_s > 0.0
+    assert found.binding == "ttft out of reach"
+
+
+def test_cold_start_is_the_prior_until_three_starts_were_seen_and_never_below_what_was_seen() -> None:
+    assert _capacity().cold_start_p95_s == 20.0
+    assert _capacity(starts=(35.0,)).cold_start_p95_s == 35.0
+    assert _capacity(starts=(5.0, 5.0)).cold_start_p95_s == 20.0
+    assert _capacity(starts=(5.0, 6.0, 7.0)).cold_start_p95_s == pytest.approx(6.9)
+    assert _capacity(starts=(5.0, 6.0, 7.0)).cold_start_p50_s == 6.0
