@@ -93,6 +93,7 @@ class PoolMemory:
     # (Unix time, wanted replicas), oldest first, within the stabilisation window
     wanted_history: tuple[tuple[float, int], ...] = ()
     ever_observed: bool = False
+    waiting_requests: float | None = None  # in the engines at the last decision; None: not known then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
