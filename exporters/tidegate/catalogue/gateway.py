@@ -28,13 +28,14 @@ STREAMS_CUT = "envoy_tg_streams_cut"
 PROMPT_TOKENS = "envoy_tg_prompt_tokens"
 OUTPUT_TOKENS = "envoy_tg_output_tokens"
 
-# Histograms, in milliseconds.
+# Histograms.
 TTFT = "envoy_tg_ttft"
 DURATION = "envoy_tg_duration"
 TPOT = "envoy_tg_tpot"
-HISTOGRAM_SCALE_S = 0.001
+# Seconds per unit of their bounds: Envoy's histograms hold whole numbers, so TPOT is kept in microseconds.
+SCALE_S: dict[str, float] = {TTFT: 1e-3, DURATION: 1e-3, TPOT: 1e-6}
 
 ATTEMPTS: tuple[str, ...] = (ATTEMPTS_ATTACHED, ATTEMPTS_EJECTED, ATTEMPTS_OVERFLOWED, ATTEMPTS_HOMELESS)
 CLUSTER: tuple[str, ...] = (*ATTEMPTS, RETRIES, IN_FLIGHT, PENDING)
 LOGGED: tuple[str, ...] = (REQUESTS, STREAMS_CUT)
-HISTOGRAMS: tuple[str, ...] = (TTFT, DURATION, TPOT)
+HISTOGRAMS: tuple[str, ...] = tuple(SCALE_S)

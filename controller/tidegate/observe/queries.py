@@ -1,0 +1,74 @@
+"""The few queries one look at the fleet takes, whatever its size.
+
+Engines and gateway are read as raw samples of all spellings at once: a range selector keeps metric names and true
+sample times. `rate()` over a name pattern would fail while two spellings overlap, and would hide the age of what it
+used. Histograms, the bulk of an exposition, are summed by the server, one query per spelling that was seen alive.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from tidegate.catalogue import gateway
+from tidegate.catalogue.canonical import COUNTERS, GAUGES, LATENCIES, LENGTHS
+from tidegate.catalogue.engines import ENGINES
+from tidegate.catalogue.quantity import EngineCatalogue
+from tidegate.observe.matchers import Matcher, any_of, duration, selector
+from tidegate.observe.settings import ObserveSettings
+from tidegate.terms.policy import ServicePolicy
+
+UP = "up"
+# Scrapes that must be there, of those a window should hold: one in ten may be lost.
+_FILLED_RATIO = 0.9
+
+
+def engines_of(policies: Sequence[ServicePolicy]) -> tuple[EngineCatalogue, ...]:
+    """Return the catalogues of the engines the policies name, by name."""
+    return tuple(ENGINES[name] for name in sorted({pool.engine.value for p in policies for pool in p.pools}))
+
+
+def engine_names(catalogue: EngineCatalogue) -> frozenset[str]:
+    """Return every series name read raw: gauges, counters, and the sums and counts of histograms."""
+    names: set[str] = set()
+    for quantity in (*GAUGES, *COUNTERS):
+        for name, alias in catalogue.spellings(quantity.name):
+            names |= {name, *catalogue.additions(name, alias)}
+    for quantity in LENGTHS:
+        names |= {f"{name}{part}" for name, _ in catalogue.spellings(quantity.name) for part in ("_sum", "_count")}
+    for quantity in LATENCIES:
+        names |= {f"{name}_count" for name, _ in catalogue.spellings(quantity.name)}
+    return frozenset(names)
+
+
+def engine_samples(policies: Sequence[ServicePolicy], settings: ObserveSettings, *extra: Matcher) -> str:
+    """Return the query for raw samples of all replicas of the policies' services, and of their targets' `up`.
+
+    `extra` replaces the matcher on the service label.
+    """
+    names = {UP}.union(*(engine_names(c) for c in engines_of(policies)))
+    matchers = extra or (any_of(settings.service_label, (p.name for p in policies)),)
+    return f"{selector(names, *matchers)}[{duration(settings.look_back_s)}]"
+
+
+def gateway_samples(settings: ObserveSettings) -> str:
+    """Return the query for the gateway's raw samples."""
+    names = (*gateway.CLUSTER, *gateway.LOGGED, UP)
+    job = Matcher(label="job", values=(settings.gateway_job,))
+    return f"{selector(names, job)}[{duration(settings.look_back_s)}]"
+
+
+def bucket_rates(family: str, by: Iterable[str], settings: ObserveSettings, *matchers: Matcher) -> str:
+    """Return the query for a histogram's bucket rates, summed by `by` and `le`."""
+    labels = ",".join([*by, "le"])
+    inner = selector([f"{family}_bucket"], *matchers)
+    return f"sum by ({labels}) (rate({inner}[{duration(settings.rate_window_s)}]))"
+
+
+def counter_rate(name: str, by: str, window_s: float, settings: ObserveSettings, *matchers: Matcher) -> str:
+    """Return the query for a counter's rate, summed by `by`, of series whose window is well filled.
+
+    `rate` extrapolates by half a scrape only, so where a series begins or a gap ends it shows a ramp that no load made,
+    and a forecaster would see a trend in it.
+    """
+    over = f"{selector([name], *matchers)}[{duration(window_s)}]"
+    enough = max(2, math.floor(_FILLED_RATIO * window_s / settings.scrape_interval_s))
+    return f"sum by ({by}) (rate({over}) and count_over_time({over}) >= {enough})"
