@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.forecast.baseline import LEAST_SAMPLES, forecast
+from tidegate.forecast.intervals import NOISE_WINDOW_S
 from tidegate.forecast.select import LEVELS, foresee
 from tidegate.forecast.series import HistoryTooShortError, on_grid
 from tidegate.terms.forecast import Forecast, Quantity
@@ -81,7 +82,7 @@ def test_forecast_of_a_constant_is_the_constant_with_counting_noise() -> None:
     made = ahead([5.0] * 100)
     centre, p90 = made.values[LEVELS.index(0.5)], made.values[LEVELS.index(0.9)]
     assert centre == pytest.approx([5.0] * 4)
-    assert p90 == pytest.approx([5.0 + 1.2815515655446004 * math.sqrt(5.0 / STEP_S)] * 4)
+    assert p90 == pytest.approx([5.0 + 1.2815515655446004 * math.sqrt(5.0 / NOISE_WINDOW_S)] * 4)
 
 
 @pytest.mark.parametrize(("before", "after"), [(2.0, 6.0), (4.0, 12.0), (9.0, 1.0)])
