@@ -202,6 +202,8 @@ def test_fleet_takes_a_replica_out_of_service_when_it_stops_being_ready_by_itsel
     later = iter(range(3, 300, 3))
     until_true(lambda: (one := see(fleet, later_s=next(later))) is not None and one.state is ReplicaState.DRAINING)
     assert next(later) >= 9  # three probes, not one
+    assert do(fleet, StepKind.DRAIN).detail == "draining"  # and is not told a second time
+    assert fleet.pid_of("a") is not None
 
 
 def test_fleet_kills_a_replica_that_does_not_end_within_its_drain_limit(opened: Opener) -> None:

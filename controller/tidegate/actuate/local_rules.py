@@ -88,7 +88,14 @@ def judged(replica: LocalReplica, health: Health, doubt: Doubt, *, stuck_after_s
             return failed(replica, f"not ready {now_s - replica.ordered_at_s:.0f} s after the order ({health})")
     elif replica.state is ReplicaState.READY and doubt.believed:
         if doubt.health is Health.NOT_READY:
-            return replace(replica, state=ReplicaState.DRAINING, draining_since_s=now_s, detail="drains by itself")
+            # Counted as told: a second SIGTERM would end its running answers.
+            return replace(
+                replica,
+                state=ReplicaState.DRAINING,
+                draining_since_s=now_s,
+                told_to_end_at_s=now_s,
+                detail="drains by itself",
+            )
         return failed(replica, f"/health {doubt.health}, {doubt.times} times in a row")
     return replica
 
