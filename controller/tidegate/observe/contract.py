@@ -20,7 +20,6 @@ class Breach(StrEnum):
     TARGET_DOWN = "target_down"  # it does, and its scrapes fail
     FAMILY_MISSING = "family_missing"  # scraped well, and none of the names is there
     WRONG_MODEL = "wrong_model"  # the series are of another model
-    WRONG_LABELS = "wrong_labels"  # series exist, and no label says whose they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +76,9 @@ def _breaches(required: Iterable[Quantity], series: ReplicaSeries, look: Look) -
             yield quantity.name, *breach
 
 
-def breach_of(quantity: Quantity, series: ReplicaSeries, look: Look) -> tuple[Breach, str] | None:
+def breach_of(quantity: Quantity, series: ReplicaSeries, look: Look, part: str = "") -> tuple[Breach, str] | None:
     """Return how a scraped replica breaks the contract for one quantity, or None when a live series matches."""
-    found = candidates(quantity, series, look)
+    found = candidates(quantity, series, look, part)
     newest_at_s = max((s.newest_at_s for c in found for s in c.series), default=None)
     seen_at_s = series.up[0] if series.up is not None else look.now_s
     if newest_at_s is None or seen_at_s - newest_at_s > 2.5 * look.settings.scrape_interval_s:

@@ -32,11 +32,16 @@ class Snapped:
     exact: bool
 
 
-def histogram(rows: Iterable[Series], scale_s: float) -> Histogram | None:
+def histogram(rows: Iterable[Series], *, scale_s: float = 1.0, offset: float = 0.0) -> Histogram | None:
     """Return the histogram of bucket rows, or None when they are none (no rows, no +Inf bucket, no number).
 
     Rows with the same bound are added: `le="1"` and `le="1.0"` are one bound. A later bucket is never below an earlier
     one; the small inversions that separate rates of buckets show are ironed out.
+
+    Args:
+        rows: One per bucket, with `le`.
+        scale_s: Seconds per unit of the bounds.
+        offset: Added to each bound before scaling.
     """
     rates: dict[float, float] = {}
     for row in rows:
@@ -51,7 +56,7 @@ def histogram(rows: Iterable[Series], scale_s: float) -> Histogram | None:
     buckets = []
     for bound in sorted(rates):
         highest = max(highest, rates[bound])
-        buckets.append((bound * scale_s, highest))
+        buckets.append(((bound + offset) * scale_s, highest))
     return Histogram(buckets=tuple(buckets))
 
 

@@ -51,12 +51,14 @@ def sli_of(slo: Slo, facts: SliFacts) -> SliReading:
             at_s, coverage_ratio = _gateway_age(facts)
             got = EngineBuckets(family=family, rows=rows, at_s=at_s, coverage_ratio=coverage_ratio)
             return _from_buckets(
-                slo, slo.threshold_s, [got], scale_s=gateway.SCALE_S[family], source=f"gateway: {family}", facts=facts
+                slo, slo.threshold_s, [got], from_gateway=True, source=f"gateway: {family}", facts=facts
             )
     found = facts.engines.get(slo.indicator, ())
     if found:
         names = ", ".join(e.family for e in found)
-        return _from_buckets(slo, slo.threshold_s, found, scale_s=1.0, source=f"engine: {names}; {why}", facts=facts)
+        return _from_buckets(
+            slo, slo.threshold_s, found, from_gateway=False, source=f"engine: {names}; {why}", facts=facts
+        )
     missing = unknown(
         _worst_reason(facts),
         f"{slo.indicator}: {why}, and no engine exposes it",
@@ -97,7 +99,8 @@ def _from_buckets(
     slo: Slo, threshold_s: float, found: Sequence[EngineBuckets], *, scale_s: float, source: str, facts: SliFacts
 ) -> SliReading:
     """Return the reading over one or more histograms: shares are weighed by events, the worst quantile wins."""
-    parts = [(f, h) for f in found if (h := histogram(f.rows, scale_s)) is not None]
+    scale_s, offset = (gateway.BOUND_SCALE_S, gateway.BOUND_OFFSET) if from_gateway else (1.0, 0.0)
+    parts = [(f, h) for f in found if (h := histogram(f.rows, scale_s=scale_s, offset=offset)) is not None]
     busy = [(f, h) for f, h in parts if h.total_per_s > 0]
     if not busy:
         detail = "no request finished" if parts else "buckets without a usable +Inf"

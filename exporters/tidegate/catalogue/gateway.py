@@ -32,10 +32,11 @@ OUTPUT_TOKENS = "envoy_tg_output_tokens"
 TTFT = "envoy_tg_ttft"
 DURATION = "envoy_tg_duration"
 TPOT = "envoy_tg_tpot"
-# Seconds per unit of their bounds: Envoy's histograms hold whole numbers, so TPOT is kept in microseconds.
-SCALE_S: dict[str, float] = {TTFT: 1e-3, DURATION: 1e-3, TPOT: 1e-6}
+# Their bounds are milliseconds, and what is counted was cut to whole milliseconds: le="999" holds all below 1000 ms.
+BOUND_SCALE_S = 0.001
+BOUND_OFFSET = 1.0
 
 ATTEMPTS: tuple[str, ...] = (ATTEMPTS_ATTACHED, ATTEMPTS_EJECTED, ATTEMPTS_OVERFLOWED, ATTEMPTS_HOMELESS)
 CLUSTER: tuple[str, ...] = (*ATTEMPTS, RETRIES, IN_FLIGHT, PENDING)
 LOGGED: tuple[str, ...] = (REQUESTS, STREAMS_CUT)
-HISTOGRAMS: tuple[str, ...] = tuple(SCALE_S)
+HISTOGRAMS: tuple[str, ...] = (TTFT, DURATION, TPOT)
