@@ -96,7 +96,7 @@ def _gateway_age(facts: SliFacts) -> tuple[float, float]:
 
 
 def _from_buckets(
-    slo: Slo, threshold_s: float, found: Sequence[EngineBuckets], *, scale_s: float, source: str, facts: SliFacts
+    slo: Slo, threshold_s: float, found: Sequence[EngineBuckets], *, from_gateway: bool, source: str, facts: SliFacts
 ) -> SliReading:
     """Return the reading over one or more histograms: shares are weighed by events, the worst quantile wins."""
     scale_s, offset = (gateway.BOUND_SCALE_S, gateway.BOUND_OFFSET) if from_gateway else (1.0, 0.0)
