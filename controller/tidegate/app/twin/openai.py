@@ -179,8 +179,8 @@ def whole_answer(ask: Ask, *, answer_id: str, model: str, created_s: int) -> byt
 class StreamPieces:
     """The server-sent events of one streamed answer, rendered once: every token but the last is the same bytes.
 
-    `opening` goes before the first token, `token` is one token, `last` the last one with its finish reason. `closing` is
-    the usage, if asked for, and the end mark. With `chunked`, each event is one HTTP/1.1 chunk and `closing` ends the
+    `opening` goes before the first token, `token` is one token, `last` the last one with its finish reason. `closing`
+    is the usage, if asked for, and the end mark. With `chunked`, each event is one HTTP/1.1 chunk and `closing` ends the
     body.
     """
 
