@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from tidegate.actuate.envoy_proto import EnvoyMessages, find_messages
-from tidegate.actuate.xds_session import Push, Refusal, Request, Session
+from tidegate.actuate.xds_session import Push, Refusal, Request, Session, plain_reason
 from tidegate.gateway.content import Body
 from tidegate.gateway.snapshot import Snapshot
 from tidegate.terms.errors import BadInputError
@@ -173,7 +173,7 @@ class AdsServer:
         before = self._streams.get(node_id)
         stream = _Stream(session=Session(node_id), has_version=before.has_version if before else None)
         self._streams[node_id] = stream
-        _log.info("gateway connected", extra={"node": node_id})
+        _log.info("gateway connected node=%s", node_id)
         writer = asyncio.create_task(self._write(stream, context))
         try:
             self._handle(stream, first)
@@ -185,7 +185,7 @@ class AdsServer:
             writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await writer
-            _log.info("gateway gone", extra={"node": node_id})
+            _log.info("gateway gone node=%s", node_id)
             self._note_change()
 
     def _handle(self, stream: _Stream, request: Any) -> None:  # noqa: ANN401 - a message class made at run time
@@ -193,8 +193,10 @@ class AdsServer:
         error = request.error_detail.message or "no reason given" if request.HasField("error_detail") else None
         if error is not None:
             _log.warning(
-                "gateway refused configuration",
-                extra={"node": stream.session.node_id, "type": _short(request.type_url), "reason": error},
+                "gateway refused configuration node=%s type=%s reason=%s",
+                stream.session.node_id,
+                _short(request.type_url),
+                plain_reason(error),
             )
         stream.session.handle(
             Request(
@@ -206,7 +208,13 @@ class AdsServer:
                 initial_versions=dict(request.initial_resource_versions),
             )
         )
+        self._note_progress(stream)
         stream.wake.set()
+
+    def _note_progress(self, stream: _Stream) -> None:
+        if self._snapshot is not None and stream.session.settled(self._snapshot):
+            stream.has_version = self._snapshot.version
+        self._note_change()
 
     async def _write(self, stream: _Stream, context: Any) -> None:  # noqa: ANN401 - grpc publishes no types
         while True:
@@ -218,9 +226,7 @@ class AdsServer:
             # All made before the first is sent: a snapshot published meanwhile drops the bodies of this one.
             for message in [self._message(push, snapshot) for push in stream.session.advance(snapshot)]:
                 await context.write(message)
-            if stream.session.settled(snapshot):
-                stream.has_version = snapshot.version
-            self._note_change()
+            self._note_progress(stream)
 
     def _message(self, push: Push, snapshot: Snapshot) -> Any:  # noqa: ANN401 - a message class made at run time
         response: Any = self._response()

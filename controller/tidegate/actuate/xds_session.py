@@ -67,6 +67,14 @@ class _Type:
         }
 
 
+def plain_reason(error: str) -> str:
+    """Return why Envoy refused something, without the copy of the whole resource it puts in front."""
+    text = error.strip()
+    if "\n}" in text:
+        text = text.rpartition("\n")[2].lstrip("}: ")
+    return text[:_MAX_REASON_CHARS]
+
+
 class Session:
     """The protocol state of one stream.
 
@@ -86,7 +94,7 @@ class Session:
         if state is None:
             return  # a type we serve nothing of
         if state.in_flight is not None and request.nonce == state.in_flight.nonce:
-            self._settle(state, request.error)
+            self._settle(state, None if request.error is None else plain_reason(request.error))
         if not state.seen:
             state.seen = True
             state.wildcard = not request.subscribe
@@ -171,7 +179,7 @@ class Session:
             return
         state.alone -= names
         for name in names:
-            state.refused[name] = (push.versions[name], error[:_MAX_REASON_CHARS])
+            state.refused[name] = (push.versions[name], error)
         for name in push.removed:
             state.has.pop(name, None)  # never ask twice for a removal it refuses
 
@@ -187,6 +195,7 @@ class Session:
         if not state.seen or state.in_flight is not None:
             return
         known = snapshot.versions.get(kind, {})
+        state.refused = {n: r for n, r in state.refused.items() if r[0] == known.get(n)}
         upserts = state.upserts(known)
         state.alone &= upserts.keys()
         alone = sorted(state.alone)
