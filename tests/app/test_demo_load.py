@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tidegate.app.demo.load import Answer, Arrival, Outcome, replay
+from tidegate.app.demo.load import Answer, Ending, replay
+from tidegate.sim.arrivals import Arrival
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -47,7 +48,7 @@ async def test_replay_asks_for_exactly_the_trace_lengths_and_counts_a_whole_stre
         writer.close()
 
     (answer,) = await _replay(stream, _arrival())
-    assert answer.outcome is Outcome.DONE
+    assert answer.ending is Ending.DONE
     assert answer.status == 200
     assert asked[0]["max_tokens"] == 4
     messages = asked[0]["messages"]
@@ -66,7 +67,7 @@ async def test_replay_names_a_stream_that_ends_before_done() -> None:
         writer.close()
 
     (answer,) = await _replay(cut, _arrival())
-    assert answer.outcome is Outcome.CUT
+    assert answer.ending is Ending.CUT
     assert answer.output_tokens == 1
 
 
@@ -79,7 +80,7 @@ async def test_replay_names_a_refusal_with_its_body(status: str) -> None:
         writer.close()
 
     (answer,) = await _replay(refuse, _arrival())
-    assert answer.outcome is Outcome.REFUSED
+    assert answer.ending is Ending.REFUSED
     assert answer.status == int(status[:3])
     assert answer.detail == "sick"
     assert answer.ttft_s is None
@@ -92,7 +93,7 @@ async def test_replay_gives_up_at_the_deadline_and_says_so() -> None:
         writer.close()
 
     (answer,) = await _replay(hang, _arrival(), deadline_s=0.2)
-    assert answer.outcome is Outcome.NO_ANSWER
+    assert answer.ending is Ending.NO_ANSWER
     assert "0.2 s" in answer.detail
 
 
@@ -102,7 +103,7 @@ async def test_replay_reports_a_refused_connection() -> None:
     server.close()
     await server.wait_closed()
     (answer,) = await replay([_arrival()], host="127.0.0.1", port=port, model="m", deadline_s=2.0)
-    assert answer.outcome is Outcome.NO_ANSWER
+    assert answer.ending is Ending.NO_ANSWER
     assert answer.detail
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.app.demo.load import Arrival
 from tidegate.app.demo.tide import TIDE, TraceFileError, read_trace, tidal, tide_ratio
+from tidegate.sim.arrivals import Arrival
 
 SLICE = Path(__file__).parents[2] / "examples" / "traces" / "azure2023_conv_10min.csv"
 

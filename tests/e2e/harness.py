@@ -9,10 +9,11 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tidegate.app.demo.load import Answer, Arrival, Outcome, replay
+from tidegate.app.demo.load import Answer, Ending, replay
 from tidegate.app.demo.stack import Stack, StackSettings
 from tidegate.app.journal import read
 from tidegate.app.record import TickRecord
+from tidegate.sim.arrivals import Arrival
 from tidegate.terms.decision import PoolDecision
 from tidegate.terms.fleet import Replica, ReplicaState
 
@@ -95,10 +96,8 @@ class Load:
 
 def failures(answers: Sequence[Answer], *, cut_is_failure: bool = True) -> list[str]:
     """Every request that did not end well, in words."""
-    fine = {Outcome.DONE} if cut_is_failure else {Outcome.DONE, Outcome.CUT}
-    return [
-        f"{a.arrival.at_s:.1f} s: {a.outcome} {a.status} {a.detail[:200]}" for a in answers if a.outcome not in fine
-    ]
+    fine = {Ending.DONE} if cut_is_failure else {Ending.DONE, Ending.CUT}
+    return [f"{a.arrival.at_s:.1f} s: {a.ending} {a.status} {a.detail[:200]}" for a in answers if a.ending not in fine]
 
 
 def records(stack: Stack) -> list[TickRecord]:

@@ -20,7 +20,7 @@ from tests.e2e.harness import (
     wait_ready,
 )  # fmt: skip
 
-from tidegate.app.demo.load import Outcome
+from tidegate.app.demo.load import Ending
 from tidegate.app.demo.stack import Stack
 from tidegate.core.explain import sentence
 from tidegate.terms.decision import Reason, Verdict
@@ -99,7 +99,7 @@ def test_twin_killed_is_replaced_and_only_streams_cut_mid_answer_are_lost_and_na
         ))  # fmt: skip
         answers = load.join()
         assert failures(answers, cut_is_failure=False) == []
-        cut = [a for a in answers if a.outcome is Outcome.CUT]
+        cut = [a for a in answers if a.ending is Ending.CUT]
         time.sleep(3.0)  # one stats flush and two scrapes
         assert prometheus_value(stack, "sum(envoy_tg_streams_cut)") == (float(len(cut)) if cut else None)
         named = [line for line in map(json.loads, stack.access_log.read_text().splitlines()) if line.get("cut") is True]

@@ -14,7 +14,7 @@ from tidegate.app.journal import JournalFullError
 from tidegate.app.record import TickRecord
 from tidegate.app.tick import Before, Ports, Ticked, tick
 from tidegate.terms.decision import Decision, Memory
-from tidegate.terms.fleet import Membership, ReplicaState
+from tidegate.terms.fleet import Membership
 from tidegate.terms.observation import Intervention
 from tidegate.terms.plan import Plan, Receipt, Step
 from tidegate.terms.policy import ServicePolicy
@@ -52,7 +52,7 @@ class GatewayPort(Protocol):
 class Planner(Protocol):
     """`actuate.plan.plan` with its fixed arguments bound."""
 
-    def __call__(self, decision: Decision, membership: Membership, *, gateway_acked: bool, now_s: float) -> Plan:
+    def __call__(self, decision: Decision, membership: Membership, *, gateway_acked: bool) -> Plan:
         """Return the steps still missing."""
         ...
 
@@ -147,7 +147,7 @@ class Loop:
             self.status.sweep_error = f"{type(exc).__name__}: {exc}"
 
     async def _carry_out(self, decision: Decision, membership: Membership, now_s: float) -> None:
-        plan = self.planner(decision, membership, gateway_acked=self.status.gateway_acked, now_s=now_s)
+        plan = self.planner(decision, membership, gateway_acked=self.status.gateway_acked)
         for step in plan.steps:
             receipt = await asyncio.to_thread(self.actuator.apply, step, now_s)
             log.info(
@@ -155,6 +155,7 @@ class Loop:
                 step.kind, step.pool, step.replica, receipt.accepted, receipt.detail,
             )  # fmt: skip
             self._receipts.append(receipt)
+        self._receipts += plan.refused
         del self._receipts[:-MAX_RECEIPTS]
 
     async def _tick(self, now_s: float) -> None:
@@ -197,11 +198,6 @@ class Loop:
         if self._decision is None:
             found.append("no decision yet")
         return tuple(found)
-
-
-def counts(membership: Membership) -> dict[ReplicaState, int]:
-    """Return how many replicas are in each state, over the whole fleet."""
-    return {state: sum(r.state is state for r in membership.replicas) for state in ReplicaState}
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

@@ -119,7 +119,7 @@ def _length(signal: Signal | None, last: float | None) -> float | None:
 
 
 def _evidence(policy: ServicePolicy, key: PoolKey, service: ServiceObservation | None) -> Evidence | None:
-    """Return what the pool carried per ready replica and whether its objectives held; None when not surely known."""
+    """Return what one ready replica carried and whether the objectives held; None when not surely known."""
     pool = _pool(service, key)
     if service is None or pool is None:
         return None

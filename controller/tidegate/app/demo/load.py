@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidegate.sim.arrivals import Arrival
+from tidegate.sim.outcome import Outcome
+
 # One word is one token to the engine twin.
 _WORD = "tide "
 _EVENT_END = b"\n\n"
 _DONE = b"data: [DONE]"
 
 
-class Outcome(StrEnum):
+class Ending(StrEnum):
     """How a request ended, seen by its client."""
 
     DONE = "done"
@@ -26,21 +29,12 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """One request to send, `at_s` seconds after the start."""
-
-    at_s: float
-    prompt_tokens: int
-    output_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """One request as its client saw it. Times are seconds after the start of the replay."""
 
     arrival: Arrival
     sent_s: float
-    outcome: Outcome
+    ending: Ending
     status: int  # 0: no status was received
     ttft_s: float | None
     finished_s: float
@@ -53,6 +47,17 @@ class Answer:
         if self.ttft_s is None or self.output_tokens <= 1:
             return None
         return (self.finished_s - self.sent_s - self.ttft_s) / (self.output_tokens - 1)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The answer in the words of a rehearsal, so that both are scored by one rule."""
+        return Outcome(
+            arrival=self.arrival,
+            answered=self.ending is Ending.DONE,
+            ttft_s=self.ttft_s,
+            tpot_s=self.tpot_s,
+            e2e_s=self.finished_s - self.sent_s,
+        )
 
     @property
     def lag_s(self) -> float:
@@ -150,23 +155,23 @@ async def send(
 
 def _answer(arrival: Arrival, stream: _Stream, *, sent_s: float, ended_s: float, detail: str) -> Answer:
     if stream.status == 0:
-        outcome = Outcome.NO_ANSWER
+        ending = Ending.NO_ANSWER
     elif stream.status != 200:  # noqa: PLR2004
-        outcome = Outcome.REFUSED
+        ending = Ending.REFUSED
         detail = stream.body.decode(errors="replace")[:300]
     else:
-        outcome = Outcome.DONE if stream.complete else Outcome.CUT
+        ending = Ending.DONE if stream.complete else Ending.CUT
     # The last event is [DONE] itself, the engine's closing chunk comes with the last token.
-    tokens = arrival.output_tokens if outcome is Outcome.DONE else min(stream.events, arrival.output_tokens)
+    tokens = arrival.output_tokens if ending is Ending.DONE else min(stream.events, arrival.output_tokens)
     return Answer(
         arrival=arrival,
         sent_s=sent_s,
-        outcome=outcome,
+        ending=ending,
         status=stream.status,
         ttft_s=None if stream.first_at is None else stream.first_at - sent_s,
-        finished_s=stream.last_at if outcome is Outcome.DONE else ended_s,
+        finished_s=stream.last_at if ending is Ending.DONE else ended_s,
         output_tokens=tokens,
-        detail=detail or ("stream ended before [DONE]" if outcome is Outcome.CUT else ""),
+        detail=detail or ("stream ended before [DONE]" if ending is Ending.CUT else ""),
     )
 
 

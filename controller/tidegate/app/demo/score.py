@@ -1,7 +1,6 @@
-"""Attainment per request, the same for a live run and a rehearsed one.
+"""The final table: attainment per request, judged by `sim.outcome` for a live run and a rehearsed one alike.
 
-A request that was refused, cut or never answered misses every objective; an answer of one token meets TPOT (it has no
-second token to be late). Replica time runs from the order to the end of the drain.
+Replica time runs from the order to the end of the drain.
 """
 
 from collections.abc import Sequence
@@ -9,21 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.app.demo.load import Answer, Outcome
-from tidegate.terms.slo import Indicator, Slo
+from tidegate.sim.outcome import Outcome, attained_ratios, joint_ratio
+from tidegate.terms.slo import Slo
 
 QUANTILES = (0.5, 0.95, 0.99)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestTimes:
-    """What one request saw; None where it never came that far."""
-
-    ttft_s: float | None
-    tpot_s: float | None  # None also for one-token answers
-    e2e_s: float | None
-    output_tokens: int
-    answered: bool  # whole answer received
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,55 +30,28 @@ class Row:
     tpot_s: tuple[float, ...]
 
 
-def times_of(answers: Sequence[Answer]) -> tuple[RequestTimes, ...]:
-    """Return the client-side times of a live run."""
-    return tuple(
-        RequestTimes(
-            ttft_s=a.ttft_s,
-            tpot_s=a.tpot_s,
-            e2e_s=a.finished_s - a.sent_s,
-            output_tokens=a.output_tokens,
-            answered=a.outcome is Outcome.DONE,
-        )
-        for a in answers
-    )
-
-
-def met(times: RequestTimes, slo: Slo) -> bool:
-    """Return whether one request met one objective."""
-    if not times.answered:
-        return False
-    if slo.indicator is Indicator.AVAILABILITY or slo.threshold_s is None:
-        return True
-    if slo.indicator is Indicator.TTFT:
-        return times.ttft_s is not None and times.ttft_s <= slo.threshold_s
-    if slo.indicator is Indicator.E2E:
-        return times.e2e_s is not None and times.e2e_s <= slo.threshold_s
-    return times.output_tokens <= 1 or (times.tpot_s is not None and times.tpot_s <= slo.threshold_s)
-
-
 def row(
     name: str,
     how: str,
-    times: Sequence[RequestTimes],
+    outcomes: Sequence[Outcome],
     *,
     slos: Sequence[Slo],
     replica_seconds: float,
     replicas_peak: int,
 ) -> Row:
     """Return the table line of one run; all ratios are over all requests sent."""
-    total = max(1, len(times))
+    answered = [o for o in outcomes if o.answered]
     return Row(
         name=name,
         how=how,
-        requests=len(times),
-        failed=sum(not t.answered for t in times),
-        attained_ratio=tuple((slo.name, sum(met(t, slo) for t in times) / total) for slo in slos),
-        joint_ratio=sum(all(met(t, slo) for slo in slos) for t in times) / total,
+        requests=len(outcomes),
+        failed=len(outcomes) - len(answered),
+        attained_ratio=attained_ratios(outcomes, slos),
+        joint_ratio=joint_ratio(outcomes, slos),
         replica_seconds=replica_seconds,
         replicas_peak=replicas_peak,
-        ttft_s=_quantiles([t.ttft_s for t in times if t.answered and t.ttft_s is not None]),
-        tpot_s=_quantiles([t.tpot_s for t in times if t.answered and t.tpot_s is not None]),
+        ttft_s=_quantiles([o.ttft_s for o in answered if o.ttft_s is not None]),
+        tpot_s=_quantiles([o.tpot_s for o in answered if o.tpot_s is not None]),
     )
 
 

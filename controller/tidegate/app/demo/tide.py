@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from tidegate.app.demo.load import Arrival
+from tidegate.sim.arrivals import Arrival
 from tidegate.terms.errors import BadInputError
 
 # (share of the demo's length, share of the real requests kept): low water, flood, high water, ebb, low water.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.app.demo.load import Answer, Outcome
+from tidegate.app.demo.load import Answer, Ending
 from tidegate.app.report.timeline import Moment
 from tidegate.terms.slo import Indicator, Slo
 
@@ -113,7 +113,7 @@ def _latency(axes: "Axes", answers: Sequence[Answer], indicator: Indicator, slo:
     points = [
         (a.arrival.at_s, scale * value)
         for a in answers
-        if a.outcome is Outcome.DONE and (value := a.ttft_s if indicator is Indicator.TTFT else a.tpot_s) is not None
+        if a.ending is Ending.DONE and (value := a.ttft_s if indicator is Indicator.TTFT else a.tpot_s) is not None
     ]
     axes.scatter([x for x, _ in points], [y for _, y in points], s=5, color=BLUE, alpha=0.5, label="requests")
     if slo is not None and slo.threshold_s is not None:

@@ -1,0 +1,61 @@
+"""`tidegate run`: the controller."""
+
+import argparse
+from pathlib import Path
+
+from tidegate.app.cli.flags import duration_s, host_port
+from tidegate.app.cli.main import EXIT_DONE
+from tidegate.app.cli.prometheus_flags import add_prometheus_flags, prometheus_config, scrape_interval_s
+
+EXAMPLE = "tidegate run -f policy.yaml --prometheus http://127.0.0.1:9090 --state-dir ./state --live"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("-f", "--policy", nargs="+", type=Path, required=True, metavar="FILE", help="service policies")
+    add_prometheus_flags(parser, required=True)
+    parser.add_argument("--rate-window", metavar="DURATION", help="window of rates (default: 4 scrape intervals)")
+    parser.add_argument("--decide-every", default="15s", metavar="DURATION", help="between decisions (default: 15s)")
+    parser.add_argument(
+        "--state-dir", type=Path, default=Path("tidegate-state"), metavar="DIR",
+        help="journal and local fleet; survives restarts (default: ./tidegate-state)",
+    )  # fmt: skip
+    parser.add_argument("--listen", default="127.0.0.1:8780", metavar="HOST:PORT", help="status page and API")
+    parser.add_argument("--ads-listen", default="127.0.0.1:8781", metavar="HOST:PORT", help="xDS for Envoy")
+    parser.add_argument("--gateway-listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="where Envoy listens")
+    parser.add_argument("--access-log", default="/dev/stdout", metavar="PATH", help="Envoy's access log")
+    parser.add_argument("--nodes", type=Path, metavar="FILE", help="inventory of nodes for placement")
+    parser.add_argument("--alert-token-file", type=Path, metavar="FILE", help="bearer token of POST /v1/alerts")
+    parser.add_argument(
+        "--owner-pid", type=int, metavar="PID",
+        help="replicas end with this process (default: with the controller); lets the controller restart under load",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="decide and tell the steps, carry none out")
+    parser.add_argument("--live", action="store_true", help="draw a table here; logs go to STATE_DIR/controller.log")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the controller until SIGINT or SIGTERM and return 0."""
+    from tidegate.app.cli.run_process import serve  # noqa: PLC0415  (a second of imports; `--help` must not pay it)
+    from tidegate.app.controller import Address, ControllerOptions  # noqa: PLC0415
+
+    interval_s = scrape_interval_s(args)
+    window_s = 4.0 * interval_s if args.rate_window is None else duration_s("--rate-window", args.rate_window)
+    options = ControllerOptions(
+        policies=tuple(args.policy),
+        prometheus=prometheus_config(args),
+        scrape_interval_s=interval_s,
+        rate_window_s=window_s,
+        decide_every_s=duration_s("--decide-every", args.decide_every, least_s=1.0),
+        state_dir=args.state_dir,
+        listen=Address(*host_port("--listen", args.listen)),
+        ads_listen=Address(*host_port("--ads-listen", args.ads_listen)),
+        gateway_listen=Address(*host_port("--gateway-listen", args.gateway_listen)),
+        access_log=args.access_log,
+        nodes=args.nodes,
+        alert_token_file=args.alert_token_file,
+        owner_pid=args.owner_pid,
+        dry_run=args.dry_run,
+    )
+    serve(options, live=args.live)
+    return EXIT_DONE

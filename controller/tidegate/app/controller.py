@@ -1,0 +1,208 @@
+"""One controller process, wired: Prometheus in, Envoy and replicas out, journal and status page beside."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tidegate.actuate.dry_run import DryRun
+from tidegate.actuate.local import LocalFleet
+from tidegate.actuate.local_rules import LocalPoolSpec
+from tidegate.actuate.plan import plan
+from tidegate.actuate.xds import AdsServer
+from tidegate.app import clock
+from tidegate.app.alert_desk import AlertDesk, token_from
+from tidegate.app.api import build_app
+from tidegate.app.api_server import ApiServer
+from tidegate.app.config import load_nodes, load_policies
+from tidegate.app.config_profile import load_profile
+from tidegate.app.endpoints import EnvoyGateway
+from tidegate.app.journal import Journal
+from tidegate.app.loop import Loop, LoopSettings, LoopStatus, Planner
+from tidegate.app.self_metrics import SelfMetrics
+from tidegate.app.state import LiveState, LiveView
+from tidegate.app.tick import Ports, Ticked
+from tidegate.gateway.envoy import ListenerSettings
+from tidegate.observe.observer import Observer
+from tidegate.observe.prometheus import PrometheusReader
+from tidegate.observe.prometheus_config import PrometheusConfig
+from tidegate.observe.settings import ObserveSettings
+from tidegate.terms.fleet import PoolKey
+from tidegate.terms.observation import NodeInventory
+from tidegate.terms.policy import ServicePolicy
+
+log = logging.getLogger("tidegate.controller")
+
+JOURNAL_NAME = "journal.jsonl"
+_JOURNAL_SEGMENT_BYTES = 64 << 20
+_JOURNAL_SEGMENTS = 8
+# Ticks that may be missed before the controller calls itself not ready.
+_TICKS_MISSED = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and port to listen on."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """The installation; what is promised and allowed stands in the policies."""
+
+    policies: tuple[Path, ...]
+    prometheus: PrometheusConfig
+    scrape_interval_s: float
+    rate_window_s: float
+    decide_every_s: float
+    state_dir: Path
+    listen: Address
+    ads_listen: Address
+    gateway_listen: Address
+    access_log: str
+    nodes: Path | None = None
+    alert_token_file: Path | None = None
+    owner_pid: int | None = None  # None: replicas end with this process
+    dry_run: bool = False
+
+
+async def control(
+    options: ControllerOptions, stop: asyncio.Event, *, show: Callable[[Ticked, LoopStatus], None] | None = None
+) -> None:
+    """Run until `stop` is set.
+
+    Args:
+        options: Where everything is.
+        stop: Ends the run; replicas then end too, unless another process owns them.
+        show: Called with every tick, e.g. to draw it.
+
+    Raises:
+        BadInputError: A file, address or setting that cannot be used; nothing was started then.
+        RefusedError: Another controller holds the state folder.
+    """
+    policies = load_policies(options.policies)
+    profiles = {pool.profile: load_profile(pool.profile) for policy in policies for pool in policy.pools}
+    nodes = load_nodes(options.nodes) if options.nodes is not None else None
+    observer = Observer(PrometheusReader(options.prometheus), settings=_observe_settings(options, policies))
+    token = token_from(options.alert_token_file) if options.alert_token_file is not None else None
+    async with contextlib.AsyncExitStack() as undo:
+        journal = undo.enter_context(
+            Journal(options.state_dir / JOURNAL_NAME, max_bytes=_JOURNAL_SEGMENT_BYTES, keep=_JOURNAL_SEGMENTS)
+        )
+        resumed = journal.last()
+        fleet = undo.enter_context(
+            LocalFleet(options.state_dir, _pool_specs(policies), owner_pid=options.owner_pid or os.getpid())
+        )
+        if options.owner_pid is None and not options.dry_run:
+            undo.callback(fleet.stop_all)
+        ads = AdsServer(options.ads_listen.host, options.ads_listen.port)
+        state = LiveState(
+            started_at_s=clock.now_s(), stale_after_s=_TICKS_MISSED * options.decide_every_s + _longest_tick_s(options)
+        )
+        desk = None
+        if token is not None:
+            held = resumed.inputs.observation.interventions if resumed is not None else ()
+            desk = AlertDesk(policies, token=token, resumed=held)
+        actuator = DryRun(fleet, tell=log.info) if options.dry_run else fleet
+        loop = Loop(
+            policies=policies,
+            ports=Ports(
+                sight=observer,
+                profiles=profiles,
+                cold_starts=fleet.cold_starts,
+                nodes=nodes,
+                scrape_interval_s=options.scrape_interval_s,
+            ),
+            actuator=actuator,
+            gateway=EnvoyGateway(
+                ads,
+                ListenerSettings(
+                    host=options.gateway_listen.host,
+                    port=options.gateway_listen.port,
+                    access_log_path=options.access_log,
+                ),
+            ),
+            planner=_planner(policies, nodes),
+            journal=journal,
+            settings=LoopSettings(decide_every_s=options.decide_every_s),
+            clock=clock.now_s,
+            on_tick=partial(_publish, state, show),
+            interventions=desk.in_force if desk is not None else _none_in_force,
+            resumed=resumed,
+        )
+        api = _api(options.listen, state, loop, desk)
+        undo.push_async_callback(api.stop)
+        await ads.start()
+        undo.push_async_callback(ads.stop)
+        await api.start()
+        log.info("started url=%s ads=%s:%d", api.url, options.ads_listen.host, options.ads_listen.port)
+        if resumed is not None:
+            log.info("resumed decision=%d", resumed.decision.sequence)
+        await loop.run(stop)
+
+
+def _api(listen: Address, state: LiveState, loop: Loop, desk: AlertDesk | None) -> ApiServer:
+    metrics = SelfMetrics(state, journal_writable=lambda: not loop.status.journal_error, desk=desk)
+    app = build_app(state, clock=clock.now_s, metrics=metrics, desk=desk, faults=loop.ready_reasons)
+    return ApiServer(app, host=listen.host, port=listen.port)
+
+
+def _publish(
+    state: LiveState, show: Callable[[Ticked, LoopStatus], None] | None, ticked: Ticked, status: LoopStatus
+) -> None:
+    state.publish(
+        ticked.record,
+        LiveView(
+            membership=status.membership,
+            histories=ticked.histories,
+            tick_duration_s=status.last_tick_duration_s,
+            gateway_acked=status.gateway_acked,
+            journal_error=status.journal_error,
+        ),
+    )
+    if show is not None:
+        show(ticked, status)
+
+
+def _none_in_force(now_s: float) -> tuple[()]:  # noqa: ARG001  (the loop's signature)
+    return ()
+
+
+def _planner(policies: tuple[ServicePolicy, ...], nodes: tuple[NodeInventory, ...] | None) -> Planner:
+    pools = [pool for policy in policies for pool in policy.pools]
+    return partial(
+        plan,
+        nodes=nodes,
+        gpus_per_replica={p.key: p.gpus_per_replica for p in pools},
+        accelerators={p.key: p.accelerator for p in pools},
+    )
+
+
+def _pool_specs(policies: tuple[ServicePolicy, ...]) -> Mapping[PoolKey, LocalPoolSpec]:
+    return {
+        pool.key: LocalPoolSpec(
+            key=pool.key, profile=pool.profile, served_model=policy.model, cold_start_s=pool.cold_start_prior_s
+        )
+        for policy in policies
+        for pool in policy.pools
+    }
+
+
+def _observe_settings(options: ControllerOptions, policies: tuple[ServicePolicy, ...]) -> ObserveSettings:
+    return ObserveSettings(
+        rate_window_s=options.rate_window_s,
+        scrape_interval_s=options.scrape_interval_s,
+        # The strictest service's limit: one reader serves them all.
+        stale_after_s=min(policy.scaling.stale_after_s for policy in policies),
+    )
+
+
+def _longest_tick_s(options: ControllerOptions) -> float:
+    """Return how long a tick may take while Prometheus hangs, before that alone makes us not ready."""
+    return 2.0 * options.prometheus.total_timeout_s
