@@ -1,11 +1,13 @@
 """Our own metrics, made from the newest tick each time they are scraped. Names live in the catalogue."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidegate.app.alert_desk import AlertDesk
@@ -34,12 +36,8 @@ class SelfMetrics(Collector):
         self._desk = desk
         self._decisions: Counter[tuple[str, ...]] = Counter()
         self.registry = CollectorRegistry(auto_describe=False)
-        self._duration = Histogram(
-            own.TICK_DURATION.name,
-            own.TICK_DURATION.meaning,
-            buckets=own.TICK_DURATION.buckets,
-            registry=self.registry,
-        )
+        self._tick_counts = [0] * (len(own.TICK_DURATION.buckets) + 1)  # by bucket, the last one unbounded
+        self._tick_sum_s = 0.0
         self.registry.register(self)
         state.listen(self._note)
 
@@ -50,6 +48,7 @@ class SelfMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield one family per metric; a gauge of an unknown signal has no sample."""
         yield _family(own.DECISIONS, [(labels, float(n)) for labels, n in sorted(self._decisions.items())])
+        yield self._ticks()
         yield _family(own.JOURNAL_WRITABLE, [((), float(self._journal_writable()))])
         counts = self._desk.counts if self._desk is not None else {}
         yield _family(own.ALERT_ACTIONS, [(labels, float(n)) for labels, n in sorted(counts.items())])
@@ -61,7 +60,14 @@ class SelfMetrics(Collector):
         for pool in record.decision.pools:
             self._decisions[pool.key.service, pool.key.pool, str(pool.verdict), str(pool.binding)] += 1
         if view.tick_duration_s is not None:
-            self._duration.observe(view.tick_duration_s)
+            self._tick_counts[bisect_left(own.TICK_DURATION.buckets, view.tick_duration_s)] += 1
+            self._tick_sum_s += view.tick_duration_s
+
+    def _ticks(self) -> Metric:
+        bounds = [f"{bound:g}" for bound in own.TICK_DURATION.buckets] + ["+Inf"]
+        buckets = list(zip(bounds, map(float, accumulate(self._tick_counts)), strict=True))
+        metric = own.TICK_DURATION
+        return HistogramMetricFamily(metric.name, metric.meaning, buckets=buckets, sum_value=self._tick_sum_s)
 
 
 def _family(metric: OwnMetric, samples: Iterable[_Sample]) -> Metric:
