@@ -14,6 +14,7 @@ from tidegate.terms.errors import BadInputError, RefusedError
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8780
 _MAX_CONNECTIONS = 256
+_MAX_PORT = 65_535
 _STARTED_WITHIN_S = 10.0
 _POLL_S = 0.01
 
@@ -75,6 +76,9 @@ class ApiServer:
 
 def _bind(host: str, port: int) -> socket.socket:
     where = f"{host}:{port}"
+    if not 0 <= port <= _MAX_PORT:  # the resolver would take 70000 for 4464
+        msg = f"status page address {where}: the port must be 0 to {_MAX_PORT}"
+        raise BadInputError(msg)
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind, proto)
