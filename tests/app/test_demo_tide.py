@@ -55,13 +55,13 @@ def test_tide_ratio_stays_between_low_and_high_water(at_ratio: float) -> None:
     assert min(y for _, y in TIDE) <= tide_ratio(at_ratio) <= 1.0
 
 
-def test_tidal_keeps_every_request_at_high_water_and_a_share_at_low() -> None:
+def test_tidal_keeps_more_requests_at_high_water_than_at_low() -> None:
     trace = tuple(Arrival(at_s=i / 10.0, prompt_tokens=1, output_tokens=1) for i in range(3000))
     kept = tidal(trace, seconds=200.0)
     low = sum(a.at_s < 20.0 for a in kept) / 200
-    high = sum(80.0 <= a.at_s < 110.0 for a in kept) / 300
+    high = sum(90.0 <= a.at_s < 115.0 for a in kept) / 250
     assert low == pytest.approx(TIDE[0][1], abs=0.02)
-    assert high == 1.0
+    assert high == pytest.approx(max(y for _, y in TIDE), abs=0.02)
     assert list(kept) == sorted(kept, key=lambda a: a.at_s)
     assert kept == tidal(trace, seconds=200.0)
 

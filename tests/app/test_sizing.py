@@ -4,7 +4,13 @@ import pytest
 
 from tidegate.app.config import parse_policies
 from tidegate.app.config_profile import load_profile
-from tidegate.app.sizing import PRIOR_OUTPUT_TOKENS, PRIOR_PROMPT_TOKENS, pool_capacities
+from tidegate.app.sizing import (
+    LENGTHS_WEIGHT,
+    PRIOR_OUTPUT_TOKENS,
+    PRIOR_PROMPT_TOKENS,
+    PRIOR_WEIGHT,
+    pool_capacities,
+)  # fmt: skip
 from tidegate.perf.calibrate import STEP_RATIO
 from tidegate.perf.capacity import replica_capacity
 from tidegate.terms.capacity import CapacitySource, PoolCapacity
@@ -39,6 +45,7 @@ UNKNOWN = unknown(UnknownReason.ABSENT, "", now_s=100.0, source="test")
 
 def _service(
     *,
+    arrivals: Signal = UNKNOWN,
     prompt: Signal = UNKNOWN,
     output: Signal = UNKNOWN,
     finished: Signal = UNKNOWN,
@@ -57,7 +64,7 @@ def _service(
     )  # fmt: skip
     sli = SliReading(slo="tpot", attained_ratio=attained, quantile_s=UNKNOWN, source="engine", threshold_s=0.05)
     return ServiceObservation(
-        service="chat", arrivals_per_s=UNKNOWN, prompt_tokens_mean=prompt, output_tokens_mean=output,
+        service="chat", arrivals_per_s=arrivals, prompt_tokens_mean=prompt, output_tokens_mean=output,
         failed_per_s=UNKNOWN, slis=(sli,), pools=(pool,),
     )  # fmt: skip
 
@@ -75,6 +82,7 @@ def _capacity(
         profiles={"a100-llama8b-tp1": PROFILE},
         cold_starts=lambda _key: starts,
         previous=(before,) if before else (),
+        elapsed_s=10.0,
     )
     return found
 
@@ -85,28 +93,37 @@ def _modelled(prompt: float, output: float) -> float:
     ).requests_per_s
 
 
+def _after(*, requests: float, prompt: float, output: float, before: PoolCapacity | None = None) -> PoolCapacity:
+    return _capacity(
+        _service(arrivals=_known(requests / 10.0), prompt=_known(prompt), output=_known(output)), before=before
+    )
+
+
 def test_capacity_follows_the_observed_lengths() -> None:
-    found = _capacity(_service(prompt=_known(500.0), output=_known(100.0)))
-    assert (found.prompt_tokens, found.output_tokens) == (500.0, 100.0)
-    assert found.requests_per_s == pytest.approx(_modelled(500.0, 100.0))
+    found = _after(requests=1e9, prompt=500.0, output=100.0)
+    assert (found.prompt_tokens, found.output_tokens) == pytest.approx((500.0, 100.0), rel=1e-6)
+    assert found.requests_per_s == pytest.approx(_modelled(500.0, 100.0), rel=1e-6)
     assert found.source is CapacitySource.PROFILE
+    assert found.lengths_weight == LENGTHS_WEIGHT
+
+
+def test_capacity_weighs_every_request_alike() -> None:
+    found = _after(requests=PRIOR_WEIGHT, prompt=PRIOR_PROMPT_TOKENS + 100.0, output=PRIOR_OUTPUT_TOKENS)
+    assert found.prompt_tokens == pytest.approx(PRIOR_PROMPT_TOKENS + 50.0)
+    more = _after(requests=2 * PRIOR_WEIGHT, prompt=0.5, output=0.5, before=found)
+    assert more.prompt_tokens == pytest.approx((found.prompt_tokens + 0.5) / 2)
 
 
 def test_capacity_keeps_the_last_lengths_when_they_are_unknown() -> None:
-    before = _capacity(_service(prompt=_known(500.0), output=_known(100.0)))
-    found = _capacity(_service(), before=before)
-    assert (found.prompt_tokens, found.output_tokens) == (500.0, 100.0)
+    before = _after(requests=50.0, prompt=500.0, output=100.0)
+    found = _capacity(_service(prompt=_known(1.0), output=UNKNOWN, arrivals=_known(9.0)), before=before)
+    assert (found.prompt_tokens, found.output_tokens) == (before.prompt_tokens, before.output_tokens)
+    assert found.lengths_weight == before.lengths_weight
 
 
 def test_capacity_assumes_prior_lengths_before_the_first_request() -> None:
     found = _capacity()
     assert (found.prompt_tokens, found.output_tokens) == (PRIOR_PROMPT_TOKENS, PRIOR_OUTPUT_TOKENS)
-
-
-def test_capacity_moves_half_way_to_new_lengths() -> None:
-    before = _capacity(_service(prompt=_known(500.0), output=_known(100.0)))
-    found = _capacity(_service(prompt=_known(1500.0), output=_known(300.0)), before=before)
-    assert (found.prompt_tokens, found.output_tokens) == (1000.0, 200.0)
 
 
 def test_capacity_is_raised_by_what_was_carried_inside_the_objectives() -> None:

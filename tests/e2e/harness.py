@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tidegate.app.demo.load import Answer, Ending, replay
 from tidegate.app.demo.stack import Stack, StackSettings
-from tidegate.app.journal import read
+from tidegate.app.journal_read import read
 from tidegate.app.record import TickRecord
 from tidegate.sim.arrivals import Arrival
 from tidegate.terms.decision import PoolDecision

@@ -22,6 +22,7 @@ from tidegate.app.config import load_nodes, load_policies
 from tidegate.app.config_profile import load_profile
 from tidegate.app.endpoints import EnvoyGateway
 from tidegate.app.journal import Journal
+from tidegate.app.journal_read import last
 from tidegate.app.loop import Loop, LoopSettings, LoopStatus, Planner
 from tidegate.app.self_metrics import SelfMetrics
 from tidegate.app.state import LiveState, LiveView
@@ -95,7 +96,7 @@ async def control(
         journal = undo.enter_context(
             Journal(options.state_dir / JOURNAL_NAME, max_bytes=_JOURNAL_SEGMENT_BYTES, keep=_JOURNAL_SEGMENTS)
         )
-        resumed = journal.last()
+        resumed = last(options.state_dir / JOURNAL_NAME)
         fleet = undo.enter_context(
             LocalFleet(options.state_dir, _pool_specs(policies), owner_pid=options.owner_pid or os.getpid())
         )
@@ -118,6 +119,7 @@ async def control(
                 cold_starts=fleet.cold_starts,
                 nodes=nodes,
                 scrape_interval_s=options.scrape_interval_s,
+                decide_every_s=options.decide_every_s,
             ),
             actuator=actuator,
             gateway=EnvoyGateway(

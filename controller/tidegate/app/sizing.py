@@ -11,7 +11,7 @@ from tidegate.terms.capacity import CapacitySource, PoolCapacity
 from tidegate.terms.fleet import PoolKey, ReplicaState
 from tidegate.terms.observation import PoolObservation, ServiceObservation
 from tidegate.terms.policy import PoolPolicy, ServicePolicy
-from tidegate.terms.signal import Signal, Unknown
+from tidegate.terms.signal import Unknown
 from tidegate.terms.slo import Indicator
 
 # Below this many starts a p95 is the largest of a handful, so the policy's prior still counts.
@@ -23,6 +23,9 @@ LEAST_REQUESTS_PER_S = 0.001
 # Lengths assumed before the first request finished: the means of the Azure 2023 conversation trace (CC-BY-4.0).
 PRIOR_PROMPT_TOKENS = 1155.0
 PRIOR_OUTPUT_TOKENS = 211.0
+# In requests: what the prior counts for, and what the past counts for at most.
+PRIOR_WEIGHT = 10.0
+LENGTHS_WEIGHT = 200.0
 
 
 def pool_capacities(
@@ -32,6 +35,7 @@ def pool_capacities(
     profiles: Mapping[str, EngineProfile],
     cold_starts: Callable[[PoolKey], tuple[float, ...]],
     previous: tuple[PoolCapacity, ...],
+    elapsed_s: float,
 ) -> tuple[PoolCapacity, ...]:
     """Return one capacity per pool of `policies`, in policy order.
 
@@ -41,6 +45,7 @@ def pool_capacities(
         profiles: Engine profiles by name; every pool's profile must be there.
         cold_starts: Seconds from order to ready of each start seen, oldest first.
         previous: The capacities of the tick before; carries lengths and corrections through unknown signals.
+        elapsed_s: Seconds that the observation adds to what `previous` knew: the tick period.
     """
     seen = {s.service: s for s in services}
     before = {c.key: c for c in previous}
@@ -52,6 +57,7 @@ def pool_capacities(
             profile=profiles[pool.profile],
             starts=cold_starts(pool.key),
             before=before.get(pool.key),
+            elapsed_s=elapsed_s,
         )
         for policy in policies
         for pool in policy.pools
@@ -66,11 +72,9 @@ def _one(
     profile: EngineProfile,
     starts: tuple[float, ...],
     before: PoolCapacity | None,
+    elapsed_s: float,
 ) -> PoolCapacity:
-    prompt = _length(service.prompt_tokens_mean if service else None, before.prompt_tokens if before else None)
-    output = _length(service.output_tokens_mean if service else None, before.output_tokens if before else None)
-    prompt_tokens = PRIOR_PROMPT_TOKENS if prompt is None else prompt
-    output_tokens = PRIOR_OUTPUT_TOKENS if output is None else output
+    prompt_tokens, output_tokens, weight = _lengths(service, before, elapsed_s)
     modelled_per_s, binding = _modelled(policy, profile, prompt_tokens, output_tokens)
     ratio = corrected(
         before.correction_ratio if before else 1.0,
@@ -85,6 +89,7 @@ def _one(
         correction_ratio=ratio,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
+        lengths_weight=weight,
         binding=binding,
         cold_start_p50_s=p50,
         cold_start_p95_s=p95,
@@ -95,8 +100,8 @@ def _one(
 def _modelled(policy: ServicePolicy, profile: EngineProfile, prompt: float, output: float) -> tuple[float, str]:
     """Return requests/s one replica carries inside the objectives and the limit that binds.
 
-    When not even one request at these lengths can meet an objective, no number of replicas helps: the pool is then sized
-    for throughput alone, and the binding limit says which objective is out of reach.
+    When not even one request at these lengths can meet an objective, no number of replicas helps: the pool is sized
+    for throughput alone then, and the binding limit says which objective is out of reach.
     """
     inside = replica_capacity(
         profile,
@@ -111,11 +116,29 @@ def _modelled(policy: ServicePolicy, profile: EngineProfile, prompt: float, outp
     return max(alone.requests_per_s, LEAST_REQUESTS_PER_S), f"{inside.binding} out of reach"
 
 
-def _length(signal: Signal | None, last: float | None) -> float | None:
-    if signal is None or isinstance(signal, Unknown) or signal.number <= 0.0:
-        return last
-    # Half the way each tick: one odd request must not swing the size of the fleet.
-    return signal.number if last is None else (signal.number + last) / 2.0
+def _lengths(
+    service: ServiceObservation | None, before: PoolCapacity | None, elapsed_s: float
+) -> tuple[float, float, float]:
+    """Return mean prompt tokens, mean output tokens and the weight behind them.
+
+    A running mean that weighs every request alike and forgets beyond LENGTHS_WEIGHT requests: token counts scatter by
+    about their own mean, so the mean of a window of ten is off by a third and would swing the size of the fleet.
+    """
+    prompt, output, weight = PRIOR_PROMPT_TOKENS, PRIOR_OUTPUT_TOKENS, PRIOR_WEIGHT
+    if before is not None:
+        prompt, output, weight = before.prompt_tokens, before.output_tokens, before.lengths_weight
+    if service is None:
+        return prompt, output, weight
+    seen = (service.prompt_tokens_mean, service.output_tokens_mean, service.arrivals_per_s)
+    if any(isinstance(s, Unknown) or s.number <= 0.0 for s in seen):
+        return prompt, output, weight
+    seen_prompt, seen_output, per_s = (0.0 if isinstance(s, Unknown) else s.number for s in seen)
+    requests = per_s * elapsed_s
+    return (
+        (weight * prompt + requests * seen_prompt) / (weight + requests),
+        (weight * output + requests * seen_output) / (weight + requests),
+        min(LENGTHS_WEIGHT, weight + requests),
+    )
 
 
 def _evidence(policy: ServicePolicy, key: PoolKey, service: ServiceObservation | None) -> Evidence | None:

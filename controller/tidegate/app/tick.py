@@ -47,6 +47,7 @@ class Ports:
     cold_starts: Callable[[PoolKey], tuple[float, ...]]
     nodes: tuple[NodeInventory, ...] | None
     scrape_interval_s: float
+    decide_every_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ def tick(
         profiles=ports.profiles,
         cold_starts=ports.cold_starts,
         previous=before.capacity,
+        elapsed_s=ports.decide_every_s,
     )
     horizons = _horizons_s(policies, capacity)
     step_s = history_step_s(max(horizons.values()), ports.scrape_interval_s)

@@ -27,6 +27,7 @@ class PoolCapacity:
     correction_ratio: float = 1.0  # measured over modelled capacity
     prompt_tokens: float  # the mean lengths it was computed for
     output_tokens: float
+    lengths_weight: float = 0.0  # requests those means stand on; old ones fade
     binding: str  # which limit binds: "tpot", "ttft", "kv", "sequences", "compute"; "ttft out of reach" when none helps
     cold_start_p50_s: float
     cold_start_p95_s: float

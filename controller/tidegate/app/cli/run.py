@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tidegate.app.cli.flags import duration_s, host_port
 from tidegate.app.cli.main import EXIT_DONE
-from tidegate.app.cli.prometheus_flags import add_prometheus_flags, prometheus_config, scrape_interval_s
+from tidegate.app.cli.prometheus_flags import SCRAPES_PER_WINDOW, add_prometheus_arguments, prometheus_config
+from tidegate.terms.errors import BadInputError
 
 EXAMPLE = "tidegate run -f policy.yaml --prometheus http://127.0.0.1:9090 --state-dir ./state --live"
 
@@ -13,8 +14,8 @@ EXAMPLE = "tidegate run -f policy.yaml --prometheus http://127.0.0.1:9090 --stat
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("-f", "--policy", nargs="+", type=Path, required=True, metavar="FILE", help="service policies")
-    add_prometheus_flags(parser, required=True)
-    parser.add_argument("--rate-window", metavar="DURATION", help="window of rates (default: 4 scrape intervals)")
+    add_prometheus_arguments(parser)
+    parser.add_argument("--rate-window", metavar="DURATION", help="window of rates (default: 6 scrape intervals)")
     parser.add_argument("--decide-every", default="15s", metavar="DURATION", help="between decisions (default: 15s)")
     parser.add_argument(
         "--state-dir", type=Path, default=Path("tidegate-state"), metavar="DIR",
@@ -39,11 +40,17 @@ def run(args: argparse.Namespace) -> int:
     from tidegate.app.cli.run_process import serve  # noqa: PLC0415  (a second of imports; `--help` must not pay it)
     from tidegate.app.controller import Address, ControllerOptions  # noqa: PLC0415
 
-    interval_s = scrape_interval_s(args)
-    window_s = 4.0 * interval_s if args.rate_window is None else duration_s("--rate-window", args.rate_window)
+    prometheus = prometheus_config(args)
+    if prometheus is None:
+        msg = "--prometheus: must be given: the controller decides on nothing else"
+        raise BadInputError(msg)
+    interval_s = duration_s("--scrape-interval", args.scrape_interval)
+    window_s = SCRAPES_PER_WINDOW * interval_s
+    if args.rate_window is not None:
+        window_s = duration_s("--rate-window", args.rate_window)
     options = ControllerOptions(
         policies=tuple(args.policy),
-        prometheus=prometheus_config(args),
+        prometheus=prometheus,
         scrape_interval_s=interval_s,
         rate_window_s=window_s,
         decide_every_s=duration_s("--decide-every", args.decide_every, least_s=1.0),
