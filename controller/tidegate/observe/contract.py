@@ -82,7 +82,8 @@ def breach_of(quantity: Quantity, series: ReplicaSeries, look: Look, part: str =
     newest_at_s = max((s.newest_at_s for c in found for s in c.series), default=None)
     seen_at_s = series.up[0] if series.up is not None else look.now_s
     if newest_at_s is None or seen_at_s - newest_at_s > 2.5 * look.settings.scrape_interval_s:
-        names = list(dict.fromkeys(name for name, _ in look.catalogue.spellings(quantity.name)))
+        usual = look.catalogue.prefixes[:2]
+        names = [name for name, _ in look.catalogue.spellings(quantity.name) if name.startswith(usual)]
         listed = ", ".join(names[:_LONGEST_LIST])
         state = "target is up" if series.up is not None else "other series of it are there"
         return Breach.FAMILY_MISSING, f"none of {listed} matches a live series of replica {{replicas}} ({state})"

@@ -196,8 +196,10 @@ class _Service:
             got = _ratio_of_sums(ratios, ready, length.name, self.now_s)
             if not isinstance(got, Unknown) or got.reason is UnknownReason.NOT_A_NUMBER:
                 return got
-            last = last or got
-        return last or unknown(UnknownReason.ABSENT, "no replica serves", now_s=self.now_s, source=length.name)
+            last = got if last is None else last
+        if last is not None:
+            return last
+        return unknown(UnknownReason.ABSENT, "no replica serves", now_s=self.now_s, source=length.name)
 
     def engine_buckets(self, indicator: Indicator) -> tuple[EngineBuckets, ...]:
         """Return the engines' bucket rates for an indicator, one entry per spelling seen alive."""
