@@ -6,6 +6,7 @@ from tidegate.core.guards import Context, restrain, worst
 from tidegate.core.need import PoolNeed, queue_of
 from tidegate.core.scene import Scene, contexts, look
 from tidegate.core.supply import Supply, leave_order
+from tidegate.core.trust import words_on
 from tidegate.terms.capacity import PoolCapacity
 from tidegate.terms.decision import Decision, Memory, PoolDecision, PoolMemory, Reason, ReasonNote, Verdict
 from tidegate.terms.fleet import PoolKey
@@ -118,7 +119,7 @@ def _blind(guard_notes: Sequence[ReasonNote], context: Context, asked: int) -> t
     reason = worst(context.doubts) if context.doubts else Reason.STALE_METRICS
     if any(n.reason is reason for n in guard_notes):
         return reason, ()
-    text = "; ".join(str(d) for d in context.doubts)
+    text = words_on(context.doubts)
     return reason, (ReasonNote(reason=reason, before_replicas=asked, after_replicas=asked, text=text),)
 
 

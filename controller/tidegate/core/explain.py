@@ -50,6 +50,9 @@ def _move(decision: PoolDecision) -> str:
 
 def _clauses(decision: PoolDecision) -> list[str]:
     spoken = [n for n in decision.notes if n.reason not in _ASIDE]
+    if decision.verdict is Verdict.HOLD and decision.binding in _BLIND:
+        # What other guards would have said is no matter then; the lower bound of the need is.
+        spoken = [n for n in spoken if n.reason is decision.binding] + [n for n in spoken if n.reason in _DEMAND]
     clauses = [clause for note in spoken if (clause := _clause(note, decision))]
     restrained = any(n.reason not in _DEMAND and n.before_replicas != n.after_replicas for n in spoken)
     if decision.verdict is Verdict.GROW and not restrained:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegate.core.supply import Supply
-from tidegate.core.trust import Doubt
+from tidegate.core.trust import Doubt, words_on
 from tidegate.core.window import Window
 from tidegate.terms.decision import Reason, ReasonNote
 
@@ -128,9 +128,7 @@ def hold(proposal: int, context: Context) -> Guarded:
     """Return the number asked before until a first valid observation was made."""
     if context.ever_observed:
         return proposal, None
-    return context.before, _note(
-        Reason.NO_OBSERVATION_YET, proposal, context.before, text="; ".join(str(d) for d in context.doubts)
-    )
+    return context.before, _note(Reason.NO_OBSERVATION_YET, proposal, context.before, text=words_on(context.doubts))
 
 
 ORDER: tuple[Callable[[int, Context], Guarded], ...] = (bounds, rate, stabilisation, pending, stale, hold)
@@ -153,7 +151,7 @@ def worst(doubts: tuple[Doubt, ...]) -> Reason:
 
 
 def _held(moved: int, proposal: int, context: Context) -> Guarded:
-    text = "; ".join(str(d) for d in context.doubts)
+    text = words_on(context.doubts)
     return moved, _note(worst(context.doubts), proposal, moved, ("doubts", float(len(context.doubts))), text=text)
 
 

@@ -5,6 +5,7 @@ to lower it. A doubt never turns into a number.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.terms.decision import Reason
@@ -22,8 +23,15 @@ class Doubt:
     reason: Reason  # STALE_METRICS, PARTIAL_COVERAGE or CONTRACT_VIOLATION
     detail: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.signal}: {self.detail}" if self.detail else self.signal
+
+def words_on(doubts: Iterable[Doubt]) -> str:
+    """Return the doubts as text, signals with the same trouble together."""
+    by_detail: dict[str, list[str]] = {}
+    for doubt in doubts:
+        by_detail.setdefault(doubt.detail, []).append(doubt.signal)
+    return "; ".join(
+        f"{', '.join(names)}: {detail}" if detail else ", ".join(names) for detail, names in by_detail.items()
+    )
 
 
 def believed(signal: Signal, *, now_s: float, stale_after_s: float) -> float | None:
