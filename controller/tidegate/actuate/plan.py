@@ -9,6 +9,7 @@ twice) and never as cover for a removal (they may still fail).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tidegate.placement.cluster import Request, cluster_of
 from tidegate.placement.schedule import fill
@@ -63,24 +64,14 @@ def plan(
     """
     _check(decision, membership, gpus_per_replica)
     acting = [p for p in decision.pools if p.writes]
-    warm, refused = _warm(
-        decision,
-        acting,
-        membership,
-        nodes=nodes,
-        gpus_per_replica=gpus_per_replica,
-        accelerators=accelerators or {},
-        strategy=strategy,
-    )
+    requests = _missing(decision.sequence, acting, membership, gpus_per_replica, accelerators or {})
+    warm, refused = _placed(requests, membership, nodes, gpus_per_replica, strategy)
     steps = list(warm)
     fresh = now_s - decision.decided_at_s <= DECISION_VALID_S
-    for pool in acting if fresh else ():
-        steps += [_step(StepKind.SHIFT, r) for r in _to_shift(pool, membership)]
     for pool in acting:
-        draining = membership.of(pool.key, ReplicaState.DRAINING)
-        steps += [_step(StepKind.DRAIN, r) for r in draining if r.address and gateway_acked]
-        steps += [_step(StepKind.SHRINK, r) for r in draining if not r.address]
-        steps += [_step(StepKind.CLEAR, r) for r in membership.of(pool.key, ReplicaState.FAILED)]
+        if fresh:
+            steps += [_step(StepKind.SHIFT, r) for r in _to_shift(pool, membership)]
+        steps += _leaving(pool.key, membership, gateway_acked=gateway_acked)
     return Plan(decision_sequence=decision.sequence, steps=_in_order(steps), refused=refused)
 
 
@@ -92,49 +83,57 @@ def replica_name(key: PoolKey, sequence: int, index: int) -> str:
     return f"{key.service}.{key.pool}.{sequence}.{index}"
 
 
-def _warm(
-    decision: Decision,
+def _missing(
+    sequence: int,
     acting: list[PoolDecision],
     membership: Membership,
-    *,
-    nodes: tuple[NodeInventory, ...] | None,
     gpus_per_replica: Mapping[PoolKey, int],
     accelerators: Mapping[PoolKey, str],
-    strategy: Strategy,
-) -> tuple[list[Step], tuple[Receipt, ...]]:
+) -> list[Request]:
     requests: list[Request] = []
     for pool in acting:
         supply = len(membership.of(pool.key, ReplicaState.READY, ReplicaState.STARTING))
-        first = _next_index(pool.key, decision.sequence, membership)
+        first = _next_index(pool.key, sequence, membership)
         requests += [
             Request(
-                replica=replica_name(pool.key, decision.sequence, first + i),
+                replica=replica_name(pool.key, sequence, first + i),
                 pool=pool.key,
                 gpus=gpus_per_replica[pool.key],
                 accelerator=accelerators.get(pool.key, ""),
             )
             for i in range(max(0, pool.asked_replicas - supply))
         ]
+    return requests
+
+
+def _placed(
+    requests: list[Request],
+    membership: Membership,
+    nodes: tuple[NodeInventory, ...] | None,
+    gpus_per_replica: Mapping[PoolKey, int],
+    strategy: Strategy,
+) -> tuple[list[Step], tuple[Receipt, ...]]:
+    """Return a WARM step for each request that has a place, and a refusal for each that has none."""
+    unplaced = {r.replica: Step(kind=StepKind.WARM, pool=r.pool, replica=r.replica) for r in requests}
     if nodes is None:
-        return [Step(kind=StepKind.WARM, pool=r.pool, replica=r.replica) for r in requests], ()
+        return list(unplaced.values()), ()
     filling = fill(requests, cluster_of(nodes, membership, gpus_per_replica), strategy)
     where = filling.nodes()
     why = {name: refusal.reason for refusal in filling.refusals for name in refusal.replicas}
-    steps = [
-        Step(kind=StepKind.WARM, pool=r.pool, replica=r.replica, node=where[r.replica])
-        for r in requests
-        if r.replica in where
-    ]
+    steps = [replace(step, node=where[name]) for name, step in unplaced.items() if name in where]
     refused = tuple(
-        Receipt(
-            step=Step(kind=StepKind.WARM, pool=r.pool, replica=r.replica),
-            accepted=False,
-            detail=f"not placed: {why[r.replica]}",
-        )
-        for r in requests
-        if r.replica in why
+        Receipt(step=step, accepted=False, detail=f"not placed: {why[name]}")
+        for name, step in unplaced.items()
+        if name in why
     )
     return steps, refused
+
+
+def _leaving(key: PoolKey, membership: Membership, *, gateway_acked: bool) -> list[Step]:
+    draining = membership.of(key, ReplicaState.DRAINING)
+    steps = [_step(StepKind.DRAIN, r) for r in draining if r.address and gateway_acked]
+    steps += [_step(StepKind.SHRINK, r) for r in draining if not r.address]
+    return steps + [_step(StepKind.CLEAR, r) for r in membership.of(key, ReplicaState.FAILED)]
 
 
 def _next_index(key: PoolKey, sequence: int, membership: Membership) -> int:

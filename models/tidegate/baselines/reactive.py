@@ -34,6 +34,11 @@ class HpaSettings:
     up_pods: int = 4
     down_percent: float = 100.0
 
+    def within_windows(self, history: tuple[tuple[float, int], ...], now_s: float) -> tuple[tuple[float, int], ...]:
+        """Return the recommendations (time, count) that the longer window still needs."""
+        since_s = now_s - max(self.up_window_s, self.down_window_s)
+        return tuple((at_s, n) for at_s, n in history if at_s > since_s)
+
 
 def recommended(total: float, replicas: int, settings: HpaSettings) -> int:
     """Return the count an AverageValue target recommends, before any limit.
@@ -131,24 +136,18 @@ def _pool(
     now_replicas = existing if before is None else before.asked_replicas
     # Seeded with the present count, as the HPA does after a restart.
     history = ((now_s, now_replicas),) if before is None else before.wanted_history
-    total = _total(seen)
-    wanted = None if total is None else recommended(total, existing, settings)
-    asked, notes = now_replicas, [ReasonNote(reason=Reason.STALE_METRICS, before_replicas=now_replicas,
-                                             after_replicas=now_replicas)]  # fmt: skip
-    if wanted is not None:
-        steady = stabilised(now_replicas, wanted, history, settings, now_s=now_s)
-        longest_s = max(settings.up_window_s, settings.down_window_s)
-        history = (*((at_s, n) for at_s, n in history if at_s > now_s - longest_s), (now_s, wanted))
-        added, removed = _moved(replicas, now_s - settings.period_s)
-        limited = rate_limited(now_replicas, steady, settings, added=added, removed=removed)
-        asked = max(pool.min_replicas, min(pool.max_replicas, limited))
-        notes = _notes((Reason.DEMAND_NOW, wanted), (Reason.STABILISATION, steady), (Reason.RATE_LIMIT, limited),
-                       (Reason.AT_MAXIMUM if limited > asked else Reason.AT_MINIMUM, asked))  # fmt: skip
-    moved = asked - now_replicas
+    wanted = _recommended(seen, existing, settings)
+    if wanted is None:
+        unknown = ReasonNote(reason=Reason.STALE_METRICS, before_replicas=now_replicas, after_replicas=now_replicas)
+        asked, notes = now_replicas, [unknown]
+    else:
+        moved = _moved(replicas, now_s - settings.period_s)
+        asked, notes = _restrained(wanted, now_replicas, history, pool, settings, moved=moved, now_s=now_s)
+        history = (*settings.within_windows(history, now_s), (now_s, wanted))
     decision = PoolDecision(
         key=pool.key,
         role=pool.role,
-        verdict=Verdict.GROW if moved > 0 else Verdict.SHRINK if moved < 0 else Verdict.HOLD,
+        verdict=_verdict(asked - now_replicas),
         ready_replicas=states.count(ReplicaState.READY),
         starting_replicas=states.count(ReplicaState.STARTING),
         draining_replicas=states.count(ReplicaState.DRAINING),
@@ -162,10 +161,36 @@ def _pool(
     return decision, PoolMemory(key=pool.key, asked_replicas=asked, wanted_history=history, ever_observed=True)
 
 
-def _total(seen: PoolObservation | None) -> float | None:
+def _restrained(
+    wanted: int,
+    now_replicas: int,
+    history: tuple[tuple[float, int], ...],
+    pool: PoolPolicy,
+    settings: HpaSettings,
+    *,
+    moved: tuple[int, int],
+    now_s: float,
+) -> tuple[int, list[ReasonNote]]:
+    """Return the count after windows, rate policies and bounds, in that order, with a note for each that spoke."""
+    steady = stabilised(now_replicas, wanted, history, settings, now_s=now_s)
+    limited = rate_limited(now_replicas, steady, settings, added=moved[0], removed=moved[1])
+    asked = max(pool.min_replicas, min(pool.max_replicas, limited))
+    border = Reason.AT_MAXIMUM if limited > asked else Reason.AT_MINIMUM
+    notes = _notes(
+        (Reason.DEMAND_NOW, wanted), (Reason.STABILISATION, steady), (Reason.RATE_LIMIT, limited), (border, asked)
+    )
+    return asked, notes
+
+
+def _verdict(moved: int) -> Verdict:
+    return Verdict.GROW if moved > 0 else Verdict.SHRINK if moved < 0 else Verdict.HOLD
+
+
+def _recommended(seen: PoolObservation | None, existing: int, settings: HpaSettings) -> int | None:
+    """Return the recommendation, or None when one of the metrics is unknown."""
     if seen is None or isinstance(seen.running_requests, Unknown) or isinstance(seen.waiting_requests, Unknown):
         return None
-    return seen.running_requests.number + seen.waiting_requests.number
+    return recommended(seen.running_requests.number + seen.waiting_requests.number, existing, settings)
 
 
 def _moved(replicas: list[Replica], since_s: float) -> tuple[int, int]:

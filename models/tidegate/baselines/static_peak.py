@@ -9,7 +9,7 @@ from tidegate.terms.decision import Decision, Memory, PoolDecision, PoolMemory, 
 from tidegate.terms.fleet import ReplicaState
 from tidegate.terms.forecast import Forecast
 from tidegate.terms.observation import Observation
-from tidegate.terms.policy import Mode, ServicePolicy
+from tidegate.terms.policy import Mode, PoolPolicy, ServicePolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,33 +33,12 @@ def static(replicas: int) -> PolicyFn:
         *,
         now_s: float,
     ) -> tuple[Decision, Memory]:
-        pools = []
-        for policy in policies:
-            for pool in policy.pools:
-                before = memory.of(pool.key)
-                states = [
-                    r.replica.state for s in obs.services for p in s.pools if p.key == pool.key for r in p.replicas
-                ]
-                asked_before = replicas if before is None else before.asked_replicas
-                pools.append(
-                    PoolDecision(
-                        key=pool.key,
-                        role=pool.role,
-                        verdict=Verdict.HOLD,
-                        ready_replicas=states.count(ReplicaState.READY),
-                        starting_replicas=states.count(ReplicaState.STARTING),
-                        draining_replicas=states.count(ReplicaState.DRAINING),
-                        asked_before_replicas=asked_before,
-                        wanted_replicas=replicas,
-                        asked_replicas=replicas,
-                        binding=Reason.STEADY,
-                        notes=(),
-                        writes=policy.mode is Mode.ACT,
-                    )
-                )
+        pools = tuple(
+            _pool(obs, policy, pool, memory.of(pool.key), replicas) for policy in policies for pool in policy.pools
+        )
         sequence = memory.sequence + 1
         after = Memory(sequence=sequence, pools=tuple(PoolMemory(key=p.key, asked_replicas=replicas) for p in pools))
-        return Decision(decided_at_s=now_s, sequence=sequence, pools=tuple(pools)), after
+        return Decision(decided_at_s=now_s, sequence=sequence, pools=pools), after
 
     return decide
 
@@ -99,3 +78,23 @@ def static_peak(
         else:
             low = middle
     return StaticPeak(replicas=high, kept=kept, result=tried[high])
+
+
+def _pool(
+    obs: Observation, policy: ServicePolicy, pool: PoolPolicy, before: PoolMemory | None, replicas: int
+) -> PoolDecision:
+    seen = [r.replica.state for s in obs.services for p in s.pools if p.key == pool.key for r in p.replicas]
+    return PoolDecision(
+        key=pool.key,
+        role=pool.role,
+        verdict=Verdict.HOLD,
+        ready_replicas=seen.count(ReplicaState.READY),
+        starting_replicas=seen.count(ReplicaState.STARTING),
+        draining_replicas=seen.count(ReplicaState.DRAINING),
+        asked_before_replicas=replicas if before is None else before.asked_replicas,
+        wanted_replicas=replicas,
+        asked_replicas=replicas,
+        binding=Reason.STEADY,
+        notes=(),
+        writes=policy.mode is Mode.ACT,
+    )
