@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tidegate.gateway.content import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Body, seconds, typed
 from tidegate.gateway.snapshot import Snapshot
 from tidegate.gateway.telemetry import histogram_bounds
+from tidegate.terms.policy import ServicePolicy
 
 ADS_CLUSTER = "tidegate_ads"
 _MAX_CONNECTIONS = 50_000
@@ -46,6 +47,11 @@ def bootstrap(
         },
         "static_resources": {"clusters": [_ads_cluster(ads_host, ads_port)]},
     }
+
+
+def thresholds_s(policies: Sequence[ServicePolicy]) -> tuple[float, ...]:
+    """Return the latency thresholds that the objectives name, ascending, for `bootstrap`."""
+    return tuple(sorted({s.threshold_s for p in policies for s in p.slos if s.threshold_s is not None}))
 
 
 def static_bootstrap(snapshot: Snapshot, *, admin_port: int, node_id: str, thresholds_s: Sequence[float] = ()) -> Body:

@@ -1,5 +1,6 @@
 """The listener: what happens to every request before and after its route."""
 
+import functools
 import importlib.resources
 from dataclasses import dataclass
 
@@ -56,6 +57,7 @@ def listener(settings: ListenerSettings) -> Body:
     }
 
 
+@functools.cache  # a file of the package: read once
 def scan_script() -> str:
     """Return the Lua source of the body scan."""
     return (importlib.resources.files("tidegate.gateway") / "lua" / "scan.lua").read_text(encoding="utf-8")

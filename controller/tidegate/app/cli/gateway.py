@@ -1,0 +1,70 @@
+"""`tidegate gateway`: render, check and inspect the Envoy gateway."""
+
+import argparse
+from pathlib import Path
+
+from tidegate.app.cli.main import EXIT_DONE
+
+EXAMPLE = "tidegate gateway render -f policy.yaml --endpoints chat/main=127.0.0.1:8000 --json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    render = actions.add_parser("render", help="show what Envoy would be given for a policy")
+    _add_policy(render)
+    render.add_argument("--json", action="store_true", help="print every resource as proto3 JSON")
+
+    validate = actions.add_parser("validate", help="let a real Envoy check that configuration")
+    _add_policy(validate)
+    validate.add_argument("--json", action="store_true", help="answer in JSON")
+
+    boot = actions.add_parser("bootstrap", help="print the bootstrap an Envoy must be started with (JSON)")
+    boot.add_argument(
+        "-f", "--policy", nargs="+", type=Path, default=[], metavar="FILE",
+        help="policies whose latency thresholds become histogram bounds",
+    )  # fmt: skip
+    boot.add_argument("--ads", default="127.0.0.1:8781", metavar="HOST:PORT", help="the controller's xDS")
+    boot.add_argument("--admin-port", type=int, default=9901, metavar="PORT", help="Envoy's admin page, on loopback")
+    boot.add_argument("--node-id", default="gateway-0", metavar="NAME", help="unique name of this Envoy")
+    boot.add_argument("--json", action="store_true", help="print JSON, which is also the default")
+
+    status = actions.add_parser("status", help="ask a running controller what each gateway has and has refused")
+    status.add_argument("--url", default="http://127.0.0.1:8780", metavar="URL", help="the controller's API")
+    status.add_argument("--json", action="store_true", help="print the API's answer")
+
+    descriptors = actions.add_parser(
+        "descriptors", help="write Envoy's message descriptors to a file, so that a controller image needs no Envoy"
+    )
+    descriptors.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="to be named in TIDEGATE_ENVOY_DESCRIPTORS"
+    )
+
+    actions.add_parser("serve", help="serve a policy without a controller (not built yet)")
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-f", "--policy", nargs="+", type=Path, required=True, metavar="FILE", help="service policies")
+    parser.add_argument(
+        "--endpoints", action="append", default=[], metavar="POOL=HOST:PORT,…",
+        help="ready replicas of a pool, e.g. chat/main=127.0.0.1:8000; repeat it",
+    )  # fmt: skip
+    parser.add_argument("--listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="where Envoy listens")
+    parser.add_argument("--access-log", default="/dev/stdout", metavar="PATH", help="Envoy's access log")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the action and return 0."""
+    from tidegate.app.cli import gateway_actions as actions  # noqa: PLC0415  (pydantic and protobuf are slow to import)
+
+    chosen = {
+        "render": actions.render,
+        "validate": actions.validate,
+        "bootstrap": actions.bootstrap,
+        "status": actions.status,
+        "descriptors": actions.descriptors,
+        "serve": actions.serve,
+    }
+    chosen[args.action](args)
+    return EXIT_DONE
