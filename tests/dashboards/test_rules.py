@@ -37,8 +37,8 @@ def ttft(good: int, bad: int) -> dict[str, str]:
     """Per minute, `good` answers within a second and `bad` later ones."""
     name = 'envoy_tg_ttft_{part}{{service="chat",pool="main",model="m"{le}}}'
     return {
-        name.format(part="bucket", le=',le="500"'): f"0+{good}x{{n}}",
-        name.format(part="bucket", le=',le="1000"'): f"0+{good}x{{n}}",
+        name.format(part="bucket", le=',le="499"'): f"0+{good}x{{n}}",
+        name.format(part="bucket", le=',le="999"'): f"0+{good}x{{n}}",
         name.format(part="bucket", le=',le="+Inf"'): f"0+{good + bad}x{{n}}",
         name.format(part="count", le=""): f"0+{good + bad}x{{n}}",
     }
@@ -47,7 +47,7 @@ def ttft(good: int, bad: int) -> dict[str, str]:
 def tpot(good: int) -> dict[str, str]:
     """Per minute, `good` answers within 80 ms a token."""
     return {
-        f'{gateway.TPOT}_bucket{{service="chat",le="80000"}}': f"0+{good}x{{n}}",
+        f'{gateway.TPOT}_bucket{{service="chat",le="79"}}': f"0+{good}x{{n}}",
         f'{gateway.TPOT}_count{{service="chat"}}': f"0+{good}x{{n}}",
     }
 
@@ -64,6 +64,7 @@ def answers(good: int, failed: int = 0, cut: int = 0) -> dict[str, str]:
 
 UNKNOWN = 'tidegate_signal_unknown{service="chat",pool="main",signal="kv_used_ratio",reason="absent"}'
 HARMLESS = 'tidegate_signal_unknown{service="chat",pool="main",signal="itl",reason="not_offered"}'
+OBJECTIVE = 'tidegate_signal_unknown{service="chat",pool="",signal="slo_ttft",reason="absent"}'
 WANTED = 'tidegate_pool_wanted_replicas{service="chat",pool="main"}'
 ASKED = 'tidegate_pool_asked_replicas{service="chat",pool="main"}'
 AT_MAX = 'tidegate_decisions_total{service="chat",pool="main",verdict="hold",reason="at_maximum"}'
@@ -77,6 +78,7 @@ CASES = {
     "unknown signal without traffic": Case("TidegateMetricsUnknown", {UNKNOWN: "1x{n}"}, None),
     "unknown signal for 4 minutes": Case("TidegateMetricsUnknown", {UNKNOWN: "_x16 1x4"} | BUSY, None),
     "signal that is never offered": Case("TidegateMetricsUnknown", {HARMLESS: "1x{n}"} | BUSY, None),
+    "objective that is unknown": Case("TidegateMetricsUnknown", {OBJECTIVE: "1x{n}"} | BUSY, None),
     "contract violated": Case(
         "TidegateContractViolated", {'tidegate_contract_violations{service="chat",pool="main"}': "2x{n}"}, PAGE | POOL
     ),
@@ -201,7 +203,7 @@ def test_availability_error_ratio_is_absent_without_traffic_and_never_nan(tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("le", ["1000", "1000.0"])
+@pytest.mark.parametrize("le", ["999", "999.0"])
 def test_ttft_error_ratio_reads_the_bound_in_either_spelling(le: str, tmp_path: Path) -> None:
     series = {
         f'envoy_tg_ttft_bucket{{service="chat",le="{le}"}}': "0+75x20",
@@ -237,8 +239,18 @@ def objective(**changes: object) -> Objective:
 
 def test_error_ratio_of_a_policy_is_limited_to_its_service_and_bound() -> None:
     expr = error_ratio(objective(), "1h")
-    assert 'envoy_tg_duration_bucket{service="chat",le=~"7500|7500\\\\.0"}[1h]' in expr
+    assert 'envoy_tg_duration_bucket{service="chat",le=~"7499|7499\\\\.0"}[1h]' in expr
     assert 'envoy_tg_duration_count{service="chat"}[1h]' in expr
+
+
+@pytest.mark.parametrize(("threshold_s", "bound"), [(1.0, "999"), (1.1, "1099"), (0.08, "79"), (0.0805, "80")])
+def test_error_ratio_reads_the_bucket_of_what_took_less_than_the_threshold(threshold_s: float, bound: str) -> None:
+    assert f'le=~"{bound}|{bound}\\\\.0"' in error_ratio(objective(threshold_s=threshold_s), "1h")
+
+
+def test_error_ratio_knows_prometheus_3_spelling_of_long_bounds() -> None:
+    expr = error_ratio(objective(threshold_s=1200.001), "1h")
+    assert 'le=~"1200000|1200000\\\\.0|1\\\\.2e\\\\+06"' in expr
 
 
 def test_burn_alert_can_still_fire_when_the_factor_exceeds_the_whole_budget() -> None:

@@ -22,7 +22,7 @@ def _forecast(quantile: str) -> Query:
 def _quantile(name: str, quantile: str) -> Query:
     rate = f"sum by (service, le) (rate({name}_bucket{{{_SERVICE}}}[{_RATE}]))"
     return Query(
-        expr=f"histogram_quantile({quantile}, {rate}) / {1 / gateway.SCALE_S[name]:.0f}",
+        expr=f"(histogram_quantile({quantile}, {rate}) + {gateway.BOUND_OFFSET:g}) / {1 / gateway.BOUND_SCALE_S:.0f}",
         legend=f"p{float(quantile) * 100:g} {{{{service}}}}",
     )
 

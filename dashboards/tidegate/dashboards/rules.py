@@ -7,6 +7,8 @@ from tidegate.dashboards.slo_rules import DEFAULT_OBJECTIVES, Objective, Rule, b
 
 # Reasons that are no fault: the engine never exposes it, nobody asked for it, or the replica has just started.
 _HARMLESS = "not_offered|not_configured|too_young"
+_OBJECTIVES = "slo_.+"  # an objective that is not measured shrinks nothing and has its own alert
+_LOSS = f'reason!~"{_HARMLESS}",signal!~"{_OBJECTIVES}"'
 _TRAFFIC = f"sum by (service) (rate({gateway.REQUESTS}[5m])) > 0"
 
 
@@ -26,7 +28,7 @@ def _controller() -> list[Rule]:
     return [
         _alert(
             "TidegateMetricsUnknown",
-            f'max by (service, pool, signal, reason) ({own.SIGNAL_UNKNOWN.name}{{reason!~"{_HARMLESS}"}}) > 0'
+            f"max by (service, pool, signal, reason) ({own.SIGNAL_UNKNOWN.name}{{{_LOSS}}}) > 0"
             f" and on (service) {_TRAFFIC}",
             lasts="5m",
             severity="page",

@@ -118,7 +118,7 @@ def error_ratio(objective: Objective, window: str) -> str:
         return f"(({failed} or 0 * {total}) + ({cut} or 0 * {total})) / ({total} > 0)"
     name = _HISTOGRAMS[objective.indicator]
     # No such bound: absent, and `TidegateSloNotMeasured` says so.
-    bound = _bound((objective.threshold_s or 0.0) / gateway.SCALE_S[name])
+    bound = _bound(objective.threshold_s or 0.0)
     good = _rate(f"{name}_bucket", window, service, bound)
     return f"1 - {good} / ({_rate(f'{name}_count', window, service)} > 0)"
 
@@ -165,8 +165,13 @@ def _promise(objective: Objective) -> str:
     return f"Promised: a share of {share} with {objective.indicator} within {objective.threshold_s:g} s"
 
 
-def _bound(value: float) -> str:
-    """Return a matcher for a bucket bound: Prometheus 2 stores it as Envoy wrote it, Prometheus 3 as a float."""
+def _bound(threshold_s: float) -> str:
+    """Return a matcher for the bucket that holds all below the threshold.
+
+    Prometheus 2 stores the bound as Envoy wrote it, Prometheus 3 as a float.
+    """
+    # Rounded first: 1.1 s is 1100.0000000000002 ms, and its bound is not that of 1101.
+    value = math.ceil(round(threshold_s / gateway.BOUND_SCALE_S, 6)) - gateway.BOUND_OFFSET
     plain, short = f"{value:.12g}", f"{value:g}"
     escaped = [text.replace(".", r"\\.").replace("+", r"\\+") for text in dict.fromkeys((plain, f"{plain}.0", short))]
     return f'le=~"{"|".join(escaped)}"'
