@@ -3,6 +3,9 @@
 import http.client
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.actuate import local_process as process
 from tidegate.actuate.local import LocalFleet
 from tidegate.actuate.local_rules import LocalPoolSpec
 from tidegate.terms.fleet import PoolKey, Replica, ReplicaState
@@ -79,3 +83,33 @@ def running(address: str) -> int:
         link.close()
     rows = [line for line in text.splitlines() if line.startswith("vllm:num_requests_running")]
     return sum(int(float(row.rpartition(" ")[2])) for row in rows)
+
+
+def test_killed_twin_is_failed_and_its_stream_is_cut(fleet: LocalFleet) -> None:
+    do(fleet, StepKind.WARM)
+    address = until(fleet, lambda now: now["a"].state is ReplicaState.READY)["a"].address
+    pid = fleet.pid_of("a")
+    assert pid is not None
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(complete, address, 4000)
+        until(fleet, lambda _: running(address) == 1)
+        os.kill(pid, signal.SIGKILL)
+        until(fleet, lambda now: now["a"].state is ReplicaState.FAILED and not now["a"].address)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            answer.result()
+    assert fleet.details()["a"].startswith("ended with status -9 while serving")
+    do(fleet, StepKind.CLEAR)
+
+
+def test_twin_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as owner:
+        with LocalFleet(tmp_path, {KEY: SPEC}, owner_pid=owner.pid) as fleet:
+            do(fleet, StepKind.WARM)
+            until(fleet, lambda now: now["a"].state is ReplicaState.READY)
+            pid = fleet.pid_of("a")
+            assert pid is not None
+            owner.kill()
+            owner.wait()
+            until(fleet, lambda now: now["a"].state is ReplicaState.FAILED and not now["a"].address)
+            assert process.identity_of(pid) is None
+            do(fleet, StepKind.CLEAR)
