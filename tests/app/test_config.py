@@ -346,3 +346,10 @@ def test_any_value_in_any_field_is_a_policy_or_a_policy_file_error(path: tuple[s
         at = at[part]
     at[path[-1]] = value
     _only_policy_file_errors(json.dumps(document))
+
+
+def test_work_is_bounded_when_everything_is_wrong() -> None:
+    many = "{engine: vlm, engineProfile: a100-lama8b-tp1}, " * 5_000
+    head = CHAT.split("  pools:")[0]
+    assert len(_errors(f"{head}  pools: [{many}]\n").splitlines()) == 51
+    assert "… and 155 more" in _errors("---\na: 1\n" * 5_000)  # five a document, until there are enough

@@ -98,7 +98,7 @@ def _probes(reasons: Callable[[], list[str]], metrics: SelfMetrics) -> APIRouter
 
 
 def _reads(state: LiveState, clock: Callable[[], float], reasons: Callable[[], list[str]]) -> APIRouter:
-    router = APIRouter(prefix="/v1")
+    router = APIRouter(prefix="/v1", responses={"4XX": {"model": out.ErrorOut, "description": "Refused, and why"}})
 
     @router.get("/state")
     async def whole_state() -> out.StateOut:
@@ -115,7 +115,7 @@ def _reads(state: LiveState, clock: Callable[[], float], reasons: Callable[[], l
         key = PoolKey(service=service, pool=pool) if service is not None and pool is not None else None
         return out.DecisionsOut(decisions=[decision_out(d) for d in state.decisions(limit, key)])
 
-    @router.get("/pools/{service}/{pool}", responses={404: {"model": out.ErrorOut}})
+    @router.get("/pools/{service}/{pool}")
     async def one_pool(service: str, pool: str, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> out.PoolDetailOut:
         """One pool with its last decisions."""
         now_s = clock()

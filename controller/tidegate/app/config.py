@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ __all__ = [
 
 _POLICY_KIND = "ServicePolicy"
 _NODES_KIND = "Inventory"
+_ENOUGH_PROBLEMS = 200  # after which further documents are not looked at
 # Kinds whose spelling is fixed and whose behaviour is not built yet.
 _LATER_KINDS = ("FleetBudget",)
 
@@ -142,6 +144,8 @@ def _policy_set(documents: list[Document], problems: list[Problem]) -> PolicySet
     warnings: list[Problem] = []
     sound: list[tuple[Document, ServicePolicyModel]] = []
     for document in documents:
+        if len(problems) > _ENOUGH_PROBLEMS:
+            break
         wrong = _wrong_kind(document, _POLICY_KIND)
         if wrong:
             problems += wrong
@@ -163,6 +167,7 @@ def _policy_set(documents: list[Document], problems: list[Problem]) -> PolicySet
 
 
 def _finder(folder: Path) -> Callable[[str], ProfileFacts | str]:
+    @lru_cache(maxsize=128)
     def find(name: str) -> ProfileFacts | str:
         try:
             return load_profile(profile_reference(name, folder))

@@ -14,6 +14,7 @@ from tidegate.terms.slo import Indicator
 
 _M = TypeVar("_M", bound=BaseModel)
 _NOT_BUILT = "is not built yet"
+_MAX_ENTRIES = 64  # of pools and of SLOs; the model refuses longer lists
 
 
 class ProfileFacts(Protocol):
@@ -58,8 +59,13 @@ def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _entries(value: object) -> list[Any]:
+    """Return the entries of a list, no more than are allowed anyway: what is beyond is refused by its length."""
+    return value[:_MAX_ENTRIES] if isinstance(value, list) else []
+
+
 def _sound(document: Document, items: object, path: FieldPath, model: type[_M]) -> Iterator[tuple[FieldPath, _M]]:
-    for i, item in enumerate(items if isinstance(items, list) else []):
+    for i, item in enumerate(_entries(items)):
         made = validate(model, document, item, (*path, i))
         if isinstance(made, model):
             yield (*path, i), made
@@ -67,7 +73,7 @@ def _sound(document: Document, items: object, path: FieldPath, model: type[_M]) 
 
 def _twice(document: Document, items: object, path: FieldPath) -> Iterator[Problem]:
     seen: dict[str, int] = {}
-    for i, item in enumerate(items if isinstance(items, list) else []):
+    for i, item in enumerate(_entries(items)):
         name = _mapping(item).get("name")
         if not isinstance(name, str):
             continue
@@ -89,7 +95,7 @@ def _not_built(document: Document, spec: dict[str, Any]) -> Iterator[Problem]:
     if _mapping(_mapping(spec.get("cache")).get("offload")).get("enabled") is True:
         yield refuse("cache offload", "cache", "offload", "enabled")
     pools = spec.get("pools")
-    for i, pool in enumerate(pools if isinstance(pools, list) else []):
+    for i, pool in enumerate(_entries(pools)):
         fields = _mapping(pool)
         if fields.get("role") in (Role.PREFILL.value, Role.DECODE.value):
             yield refuse(f"role {fields['role']}", "pools", i, "role")
@@ -116,7 +122,7 @@ def _check_slo(document: Document, path: FieldPath, slo: SloModel) -> Iterator[P
 
 
 def _check_bounds(document: Document, pools: object) -> Iterator[Problem]:
-    for i, raw in enumerate(pools if isinstance(pools, list) else []):
+    for i, raw in enumerate(_entries(pools)):
         low, high = _mapping(raw).get("minReplicas"), _mapping(raw).get("maxReplicas")
         if isinstance(low, int) and isinstance(high, int) and low > high:
             yield document.problem(("spec", "pools", i, "maxReplicas"), got_must(high, f">= minReplicas ({low})"))
@@ -141,7 +147,7 @@ def _check_profiles(
 ) -> Iterator[Problem]:
     """Yield what is wrong with the profiles named; a pool that is wrong elsewhere has its profile's name checked."""
     pools = spec.get("pools")
-    for i, raw in enumerate(pools if isinstance(pools, list) else []):
+    for i, raw in enumerate(_entries(pools)):
         path = ("spec", "pools", i)
         name = _mapping(raw).get("engineProfile")
         if not isinstance(name, str) or not name:

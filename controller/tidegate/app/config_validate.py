@@ -11,6 +11,7 @@ from tidegate.app.config_problem import FieldPath, Problem, did_you_mean, got_mu
 from tidegate.app.config_yaml import Document
 
 _M = TypeVar("_M", bound=BaseModel)
+_MAX_PROBLEMS = 100  # of one document: more are no help, and "did you mean" costs time
 _KINDS: dict[str, str] = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -47,7 +48,7 @@ def validate(model: type[_M], document: Document, value: object, path: FieldPath
     try:
         return model.model_validate(value)
     except ValidationError as exc:
-        return [_problem(model, document, path, error) for error in exc.errors(include_url=False)]
+        return [_problem(model, document, path, error) for error in exc.errors(include_url=False)[:_MAX_PROBLEMS]]
 
 
 def _problem(model: type[BaseModel], document: Document, path: FieldPath, error: ErrorDetails) -> Problem:
