@@ -23,6 +23,6 @@ compile() {
 
 compile --extra demo --output-file requirements/runtime.lock pyproject.toml
 # The hashes already known are reused: else every wheel of every version would be fetched twice.
-[ -f requirements/dev.lock ] || cp requirements/runtime.lock requirements/dev.lock
+test -f requirements/dev.lock || cp requirements/runtime.lock requirements/dev.lock
 compile --extra demo --constraint requirements/runtime.lock --output-file requirements/dev.lock pyproject.toml "$groups"
 sed -i "s#$groups#pyproject.toml (dev)#g" requirements/dev.lock

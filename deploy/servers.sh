@@ -65,7 +65,7 @@ private_apt() {
 }
 
 unpack_without_root() {
-  command -v dpkg >/dev/null && command -v apt-get >/dev/null || return 1
+  if ! command -v dpkg >/dev/null || ! command -v apt-get >/dev/null; then return 1; fi
   local root="$cache/root" packages="$cache/apt/packages" library package
   mkdir -p "$root" "$packages" "$cache/bin"
   (cd "$packages" && { apt_get download "$@" || { private_apt update && private_apt download "$@"; }; }) || return 1
@@ -79,6 +79,7 @@ unpack_without_root() {
     fi
   done
   link_unpacked
+  rm -rf "$cache/apt"
 }
 
 # A wrapper, not a link: it names the libraries unpacked beside the binary. `exec` keeps one process, so signals arrive.
@@ -104,11 +105,11 @@ main() {
     say "installing ${missing[*]} by apt (no service is started or enabled)"
     install_by_apt "${missing[@]}" && return 0
   else
-    say "unpacking ${missing[*]} into $cache (no root needed)"
+    say "unpacking ${missing[*]} into $cache (no root needed, no service)"
     unpack_without_root "${missing[@]}" && return 0
   fi
-  say "cannot get ${missing[*]}; the last lines of $log:"
-  tail -n 5 "$log" | sed 's/^/  /'
+  say "cannot get ${missing[*]}"
+  if [ -s "$log" ]; then tail -n 5 "$log" | sed 's/^/  /'; fi
   say "get them with: sudo apt-get install ${missing[*]}"
   say "or name your own: TIDEGATE_PROMETHEUS=/path/to/prometheus TIDEGATE_ALERTMANAGER=/path/to/alertmanager"
   return 1

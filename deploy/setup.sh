@@ -78,7 +78,7 @@ fill_venv() {
     "$python" -m venv --clear "$venv"
   fi
   rm -f "$stamp"
-  say "installing the locked packages (about 600 MB on disk)"
+  say "installing the locked packages (about 1 GB on disk; minutes the first time)"
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
   "${pip[@]}" install -q --require-hashes --no-deps --only-binary :all: -r "$lock"
   "${pip[@]}" install -q --no-deps --no-build-isolation --editable "$checkout"

@@ -90,7 +90,7 @@ def free_port() -> Callable[[], int]:
 def prometheus_factory(workdir: Path) -> Iterator[Callable[..., Server]]:
     """Starts real Prometheus servers and stops them after the test.
 
-    Takes what `start_prometheus` takes, by keyword; folder, port and a scrape interval of 0.5 s are chosen unless given.
+    Takes what `start_prometheus` takes, by keyword; folder, port and an interval of 0.5 s are chosen unless given.
     """
     with contextlib.ExitStack() as running:
 

@@ -13,7 +13,7 @@ _LONGEST_SCRAPE_TIMEOUT_S = 10.0
 class ScrapeJob:
     """What Prometheus scrapes under one job name: fixed targets, a file of targets, or both.
 
-    Prometheus hands new targets, fixed ones too, to its scrapers every 5 s (a constant of its discovery manager; measured
+    Prometheus hands new targets, fixed ones too, to its scrapers every 5 s (a constant of its discovery manager; seen
     with 2.42): the first sample of a target comes up to 5 s and one scrape interval after the target was named.
     """
 
