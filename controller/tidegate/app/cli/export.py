@@ -19,9 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     gpu = kinds.add_parser("gpu", help="GPUs and NVLink of this machine, by NVML, under DCGM's names")
     _add_common(gpu, default_port=9400)
-    gpu.add_argument(
-        "--hostname", default=socket.gethostname(), help="value of the Hostname label (default: %(default)s)"
-    )
+    gpu.add_argument("--hostname", help="value of the Hostname label (default: this machine's name)")
 
     engine = kinds.add_parser("engine", help="engines' metrics under one schema, tidegate_engine_*")
     _add_common(engine, default_port=9401)
@@ -50,7 +48,7 @@ def _run_gpu(args: argparse.Namespace) -> int:
     from tidegate.exporters.exposition import render  # noqa: PLC0415  (keeps `--help` fast)
     from tidegate.exporters.gpu import GpuExporter  # noqa: PLC0415
 
-    exporter = GpuExporter(pynvml, hostname=args.hostname)
+    exporter = GpuExporter(pynvml, hostname=args.hostname or socket.gethostname())
     try:
         return _deliver(args, lambda: render(exporter.collect()))
     finally:
