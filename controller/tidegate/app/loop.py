@@ -52,7 +52,7 @@ class GatewayPort(Protocol):
 class Planner(Protocol):
     """`actuate.plan.plan` with its fixed arguments bound."""
 
-    def __call__(self, decision: Decision, membership: Membership, *, gateway_acked: bool) -> Plan:
+    def __call__(self, decision: Decision, membership: Membership, *, gateway_acked: bool, now_s: float) -> Plan:
         """Return the steps still missing."""
         ...
 
@@ -147,7 +147,7 @@ class Loop:
             self.status.sweep_error = f"{type(exc).__name__}: {exc}"
 
     async def _carry_out(self, decision: Decision, membership: Membership, now_s: float) -> None:
-        plan = self.planner(decision, membership, gateway_acked=self.status.gateway_acked)
+        plan = self.planner(decision, membership, gateway_acked=self.status.gateway_acked, now_s=now_s)
         for step in plan.steps:
             receipt = await asyncio.to_thread(self.actuator.apply, step, now_s)
             log.info(

@@ -226,33 +226,48 @@ class Stack:
         return get_json(self.api_url + path)
 
     def wait_until_serving(self, model: str, *, timeout_s: float = 60.0) -> None:
-        """Return once a request for `model` through Envoy is answered.
+        """Return once a replica is ready, Envoy knows it, and one request for `model` was answered.
+
+        Asks the controller first: requests sent before that would be load like any other, and be scaled for.
 
         Raises:
-            ServerUnreachableError: Nothing answered in time; the text carries the controller's last lines.
+            ServerUnreachableError: Not in time; the text carries the controller's last lines.
         """
         deadline_s = time.monotonic() + timeout_s
-        body = json.dumps({"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "ready"}]})
-        last = "no try made"
-        while time.monotonic() < deadline_s:
-            request = urllib.request.Request(
-                f"http://127.0.0.1:{self.ports.envoy}/v1/chat/completions",
-                data=body.encode(),
-                headers={"Content-Type": "application/json"},
-            )
-            try:
-                with urllib.request.urlopen(request, timeout=10.0):  # noqa: S310
-                    return
-            except (urllib.error.URLError, OSError) as exc:
-                last = str(exc)
-            if not self.controller.alive():
-                break
+        missing = "no try made"
+        while time.monotonic() < deadline_s and self.controller.alive():
+            missing = self._missing(model)
+            if not missing:
+                return
             time.sleep(_POLL_S)
         msg = (
-            f"gateway on port {self.ports.envoy} did not serve {model} within {timeout_s:g} s ({last}); "
+            f"gateway on port {self.ports.envoy} did not serve {model} within {timeout_s:g} s ({missing}); "
             f"the controller's log ends:\n{self.controller.log_tail()}"
         )
         raise ServerUnreachableError(msg)
+
+    def _missing(self, model: str) -> str:
+        """Return what is not there yet for a first request, or empty."""
+        try:
+            state = self.get("/v1/state")
+        except ServerUnreachableError as exc:
+            return str(exc)
+        pools = [pool for service in state["services"] for pool in service["pools"]]
+        if not any(pool["ready_replicas"] for pool in pools):
+            return "no replica is ready"
+        if not state["gateway_acked"]:
+            return "Envoy has not taken the endpoints"
+        body = json.dumps({"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "ready"}]})
+        request = urllib.request.Request(  # noqa: S310  (loopback, fixed scheme)
+            f"http://127.0.0.1:{self.ports.envoy}/v1/chat/completions",
+            data=body.encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10.0):
+                return ""
+        except (urllib.error.URLError, OSError) as exc:
+            return str(exc)
 
 
 def get_json(url: str) -> Mapping[str, Any]:
