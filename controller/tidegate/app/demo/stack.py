@@ -252,19 +252,19 @@ class Stack:
             state = self.get("/v1/state")
         except ServerUnreachableError as exc:
             return str(exc)
-        pools = [pool for service in state["services"] for pool in service["pools"]]
-        if not any(pool["ready_replicas"] for pool in pools):
+        replicas = [r for service in state["services"] for pool in service["pools"] for r in pool["replicas"]]
+        if not any(replica["state"] == "ready" for replica in replicas):
             return "no replica is ready"
         if not state["gateway_acked"]:
             return "Envoy has not taken the endpoints"
         body = json.dumps({"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "ready"}]})
-        request = urllib.request.Request(  # noqa: S310  (loopback, fixed scheme)
+        request = urllib.request.Request(
             f"http://127.0.0.1:{self.ports.envoy}/v1/chat/completions",
             data=body.encode(),
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=10.0):
+            with urllib.request.urlopen(request, timeout=10.0):  # noqa: S310  (loopback)
                 return ""
         except (urllib.error.URLError, OSError) as exc:
             return str(exc)
