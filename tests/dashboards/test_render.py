@@ -19,7 +19,22 @@ from tidegate.dashboards.rules import rules_file
 COMMITTED = Path(__file__).parents[2] / "dashboards" / "rendered"
 PANELS = [pytest.param(panel, id=panel.title) for board in BOARDS for panel in board.panels]
 _WORDS = {
-    *("sum", "max", "min", "rate", "increase", "histogram_quantile", "absent", "vector", "by", "on", "and", "or"),
+    *(
+        "sum",
+        "max",
+        "min",
+        "avg",
+        "avg_over_time",
+        "rate",
+        "increase",
+        "histogram_quantile",
+        "absent",
+        "vector",
+        "by",
+        "on",
+        "and",
+        "or",
+    ),
     *("unless", "service", "pool", "slo", "le", "signal", "reason", "verdict", "source", gateway.CLUSTER_LABEL),
 }
 

@@ -225,6 +225,41 @@ def test_ttft_error_ratio_reads_the_bound_in_either_spelling(le: str, tmp_path: 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("engine", "at_gateway", "expected"),
+    [
+        ("1x20", {}, 0.0),
+        ("0.75x20", {}, 0.25),
+        ("0.75x9 _x5 0.75x5", {}, 0.25),  # unknown for a while: a gap, not a zero
+        ("0.75x20", tpot(600), 0.0),  # what the gateway counted itself goes first
+    ],
+)
+def test_tpot_error_ratio_falls_back_to_the_engines_reading(
+    engine: str, at_gateway: dict[str, str], expected: float, tmp_path: Path
+) -> None:
+    series = {'tidegate_slo_attained_ratio{service="chat",slo="tpot",source="engine"}': engine} | at_gateway
+    labels = 'slo:sli_error:ratio_rate1h{service="chat",slo="tpot"}'
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": v.format(n=20)} for name, v in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'slo:sli_error:ratio_rate1h{slo="tpot"}',
+                "eval_time": "20m",
+                "exp_samples": [{"labels": labels, "value": expected}],
+            },
+        ],
+    }
+    done = promtool(tmp_path, test)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_error_ratio_of_itl_comes_from_the_engines_alone() -> None:
+    expr = error_ratio(objective(indicator=Indicator.ITL), "1h")
+    assert expr.startswith("1 - avg by (service) (avg_over_time(tidegate_slo_attained_ratio{")
+    assert 'service="chat",slo="fast",source="engine"}[1h]' in expr
+
+
 def objective(**changes: object) -> Objective:
     plain: dict[str, object] = {
         "service": "chat",

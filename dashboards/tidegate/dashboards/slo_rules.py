@@ -1,4 +1,4 @@
-"""Recording rules and burn-rate alerts for service level objectives, from the gateway's own counts.
+"""Recording rules and burn-rate alerts for service level objectives, from the gateway's own counts where it has them.
 
 Multi-window, multi-burn-rate after The Site Reliability Workbook, chapter 5: an alert needs both a long window (enough
 of the budget is gone) and a short one (it is still going). Rule names follow Sloth's `slo:` scheme.
@@ -14,7 +14,7 @@ from tidegate.terms.slo import Indicator
 
 Rule = dict[str, object]
 
-# The gateway's histogram of each latency indicator. It sees no single tokens: rules for ITL are not built yet.
+# The gateway's histogram of each latency indicator. It sees no single tokens, hence no ITL.
 _HISTOGRAMS = {Indicator.TTFT: gateway.TTFT, Indicator.TPOT: gateway.TPOT, Indicator.E2E: gateway.DURATION}
 _WINDOWS_S = {"5m": 300, "30m": 1800, "1h": 3600, "2h": 7200, "6h": 21600, "1d": 86400, "3d": 259200}
 # A ratio above this counts as burning whatever the objective: 13.4 times the budget of a 90 % objective is over 100 %.
@@ -75,7 +75,7 @@ DEFAULT_OBJECTIVES: tuple[Objective, ...] = (
 
 
 def objectives(policies: Sequence[ServicePolicy]) -> tuple[Objective, ...]:
-    """Return the objectives that the gateway can judge: all but ITL, in the policies' order."""
+    """Return the objectives of all policies, in their order."""
     return tuple(
         Objective(
             service=policy.name,
@@ -87,7 +87,6 @@ def objectives(policies: Sequence[ServicePolicy]) -> tuple[Objective, ...]:
         )
         for policy in policies
         for slo in policy.slos
-        if slo.indicator is Indicator.AVAILABILITY or slo.indicator in _HISTOGRAMS
     )
 
 
@@ -107,7 +106,11 @@ def recording(objective: Objective) -> list[Rule]:
 
 
 def error_ratio(objective: Objective, window: str) -> str:
-    """Return PromQL for the share of bad requests over `window`, by service; absent without traffic, never NaN."""
+    """Return PromQL for the share of bad requests over `window`, by service; absent without traffic, never NaN.
+
+    A latency that the gateway does not measure (TPOT when no client asks for `usage`, ITL always) is taken from the
+    controller's own readings of the engines' histograms: a mean over time, not weighed by requests.
+    """
     service = f'service="{objective.service}"' if objective.service else ""
     if objective.indicator is Indicator.AVAILABILITY:
         # A client that left before the answer (class 0) is neither good nor bad.
@@ -116,11 +119,15 @@ def error_ratio(objective: Objective, window: str) -> str:
         cut = _rate(gateway.STREAMS_CUT, window, service)
         # A counter that never counted has no series: then the sum is 0 times the total, not absent.
         return f"(({failed} or 0 * {total}) + ({cut} or 0 * {total})) / ({total} > 0)"
-    name = _HISTOGRAMS[objective.indicator]
+    at_engines = ",".join(m for m in (service, f'slo="{objective.slo}"', 'source="engine"') if m)
+    mean = f"avg by (service) (avg_over_time({own.SLO_ATTAINED.name}{{{at_engines}}}[{window}]))"
+    name = _HISTOGRAMS.get(objective.indicator)
+    if name is None:
+        return f"1 - {mean}"
     # No such bound: absent, and `TidegateSloNotMeasured` says so.
     bound = _bound(objective.threshold_s or 0.0)
     good = _rate(f"{name}_bucket", window, service, bound)
-    return f"1 - {good} / ({_rate(f'{name}_count', window, service)} > 0)"
+    return f"1 - ({good} / ({_rate(f'{name}_count', window, service)} > 0) or {mean})"
 
 
 def burn_alerts(objective: Objective) -> list[Rule]:
