@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from tidegate.catalogue.canonical import QUANTITIES
 from tidegate.catalogue.quantity import Quantity
 from tidegate.observe.join import NO_SERIES, ReplicaKey, ReplicaSeries
+from tidegate.observe.queries import UP
 from tidegate.observe.replica_signals import Look, candidates
+from tidegate.observe.result import Series
 from tidegate.terms.fleet import PoolKey, Replica
 
 _LONGEST_LIST = 4
+_FEWEST_GAPS = 2
 
 
 class Breach(StrEnum):
@@ -20,6 +24,7 @@ class Breach(StrEnum):
     TARGET_DOWN = "target_down"  # it does, and its scrapes fail
     FAMILY_MISSING = "family_missing"  # scraped well, and none of the names is there
     WRONG_MODEL = "wrong_model"  # the series are of another model
+    SLOW_SCRAPE = "slow_scrape"  # scraped so much less often than believed that rates and ages mislead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +75,23 @@ def _breaches(required: Iterable[Quantity], series: ReplicaSeries, look: Look) -
             "the target of replica {replicas} is down: /metrics does not answer",
         )
         return
+    interval_s = scraped_every_s(series.of(UP))
+    if interval_s is not None and interval_s > 1.5 * look.settings.scrape_interval_s:
+        detail = f"replica {{replicas}} is scraped every {interval_s:.1f} s, not every"
+        yield "scrape interval", Breach.SLOW_SCRAPE, f"{detail} {look.settings.scrape_interval_s:g} s as set"
     for quantity in required:
         breach = breach_of(quantity, series, look)
         if breach is not None:
             yield quantity.name, *breach
+
+
+def scraped_every_s(up: Iterable[Series]) -> float | None:
+    """Return the shortest time between two scrapes of `up` series, or None when too few were seen.
+
+    The shortest, because a scrape that was lost, or an outage, only makes longer ones.
+    """
+    gaps = [after[0] - before[0] for s in up for before, after in pairwise(s.samples)]
+    return min(gaps) if len(gaps) >= _FEWEST_GAPS else None
 
 
 def breach_of(quantity: Quantity, series: ReplicaSeries, look: Look, part: str = "") -> tuple[Breach, str] | None:

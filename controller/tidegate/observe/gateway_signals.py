@@ -147,9 +147,12 @@ def outcomes_of(service: str, seen: GatewaySeries, watch: Watch) -> Outcomes | U
     )
 
 
-def newest_at_s(seen: GatewaySeries) -> float | None:
-    """Return when the gateway was last seen to answer a scrape, or None."""
-    return max((s.newest_at_s for found in seen.by_cluster.values() for s in found), default=None)
+def freshness(seen: GatewaySeries, watch: Watch) -> tuple[float, float]:
+    """Return (Unix time of the newest sample, share of the instances that reported lately); (0, 0) without series."""
+    all_ = [s for found in (*seen.by_cluster.values(), *seen.by_service.values()) for s in found]
+    newest_at_s = max((s.newest_at_s for s in all_), default=0.0)
+    lately = [s for s in all_ if watch.now_s - s.newest_at_s <= watch.settings.fresh_within_s]
+    return newest_at_s, _coverage(lately, seen)
 
 
 def _live(

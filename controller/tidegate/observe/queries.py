@@ -5,7 +5,6 @@ sample times. `rate()` over a name pattern would fail while two spellings overla
 used. Histograms, the bulk of an exposition, are summed by the server, one query per spelling that was seen alive.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 
 from tidegate.catalogue import gateway
@@ -17,8 +16,8 @@ from tidegate.observe.settings import ObserveSettings
 from tidegate.terms.policy import ServicePolicy
 
 UP = "up"
-# Scrapes that must be there, of those a window should hold: one in ten may be lost.
-_FILLED_RATIO = 0.9
+# How far from the ends of a window `rate` still extrapolates to them (Prometheus, functions.go, extrapolatedRate).
+_EDGE_SCRAPES = 1.1
 
 
 def engines_of(policies: Sequence[ServicePolicy]) -> tuple[EngineCatalogue, ...]:
@@ -64,11 +63,13 @@ def bucket_rates(family: str, by: Iterable[str], settings: ObserveSettings, *mat
 
 
 def counter_rate(name: str, by: str, window_s: float, settings: ObserveSettings, *matchers: Matcher) -> str:
-    """Return the query for a counter's rate, summed by `by`, of series whose window is well filled.
+    """Return the query for a counter's rate, summed by `by`, of series that have a sample at both ends of the window.
 
-    `rate` extrapolates by half a scrape only, so where a series begins or a gap ends it shows a ramp that no load made,
-    and a forecaster would see a trend in it.
+    Where a series begins or a gap ends, `rate` extrapolates by half a scrape only, and shows a ramp that no load made:
+    a forecaster would see a trend in it. With a sample within 1.1 scrapes of each end it extrapolates all the way.
     """
-    over = f"{selector([name], *matchers)}[{duration(window_s)}]"
-    enough = max(2, math.floor(_FILLED_RATIO * window_s / settings.scrape_interval_s))
-    return f"sum by ({by}) (rate({over}) and count_over_time({over}) >= {enough})"
+    series = selector([name], *matchers)
+    edge_s = _EDGE_SCRAPES * settings.scrape_interval_s
+    early = f"count_over_time({series}[{duration(edge_s)}] offset {duration(window_s - edge_s)})"
+    late = f"count_over_time({series}[{duration(edge_s)}])"
+    return f"sum by ({by}) (rate({series}[{duration(window_s)}]) and {early} and {late})"

@@ -6,14 +6,13 @@ Used by `tidegate check` and, through `PoolObservation.violations`, at every loo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 
 from tidegate.catalogue import gateway
 from tidegate.catalogue.canonical import QUANTITIES
 from tidegate.catalogue.engines import ENGINES
 from tidegate.catalogue.quantity import Kind, Quantity
 from tidegate.observe import queries
-from tidegate.observe.contract import breach_of, violations
+from tidegate.observe.contract import breach_of, scraped_every_s, violations
 from tidegate.observe.gateway_signals import GatewaySeries
 from tidegate.observe.join import NO_SERIES, ReplicaKey, ReplicaSeries
 from tidegate.observe.matchers import any_of, duration, selector
@@ -116,7 +115,8 @@ def contract_report(
 
 def _targets_query(policies: Sequence[ServicePolicy], settings: ObserveSettings) -> str:
     services = any_of(settings.service_label, (p.name for p in policies))
-    return f"{selector([queries.UP], services)}[{duration(settings.look_back_s)}]"
+    # Longer than any usual scrape interval, so that one much longer than believed shows.
+    return f"{selector([queries.UP], services)}[{duration(max(300.0, settings.look_back_s))}]"
 
 
 def _members(targets: Answer, policies: Sequence[ServicePolicy], settings: ObserveSettings, now_s: float) -> Membership:
@@ -230,13 +230,11 @@ def _no_targets(
 
 
 def _interval_notes(targets: Answer, settings: ObserveSettings) -> tuple[str, ...]:
-    """Say when targets are scraped less often than believed: rates and freshness would suffer."""
-    gaps = [
-        after[0] - before[0] for s in targets.series for before, after in zip(s.samples, s.samples[1:], strict=False)
-    ]
-    if not gaps or median(gaps) <= 1.5 * settings.scrape_interval_s:
+    """Say when targets are scraped less often than believed: then rates and ages mislead."""
+    interval_s = scraped_every_s(targets.series)
+    if interval_s is None or interval_s <= 1.5 * settings.scrape_interval_s:
         return ()
-    return (f"targets are scraped every {median(gaps):.1f} s, not every {settings.scrape_interval_s:g} s as set",)
+    return (f"targets are scraped every {interval_s:.1f} s, not every {settings.scrape_interval_s:g} s as set",)
 
 
 def _twin_notes(seen: Sighting) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.catalogue import gateway
-from tidegate.observe.gateway_signals import GatewaySeries, Watch, newest_at_s, outcomes_of
+from tidegate.observe.gateway_signals import GatewaySeries, Watch, freshness, outcomes_of
 from tidegate.observe.histogram import Histogram, Snapped, histogram, quantile, share, snap
-from tidegate.observe.result import Answer, Failure, QueryResult, Series
+from tidegate.observe.result import Failure, QueryResult, Series
 from tidegate.terms.observation import SliReading
 from tidegate.terms.signal import Signal, Unknown, UnknownReason, reading, unknown
 from tidegate.terms.slo import Indicator, Slo
@@ -19,8 +19,8 @@ GATEWAY_FAMILY: dict[Indicator, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineBuckets:
-    """Bucket rates of one engine family for one service, and how well its ready replicas are covered."""
+class Buckets:
+    """Bucket rates of one family for one service, and how well its sources are covered."""
 
     family: str
     rows: tuple[Series, ...]
@@ -35,7 +35,7 @@ class SliFacts:
     service: str
     seen: GatewaySeries | Failure
     buckets: Mapping[str, QueryResult]  # gateway family -> bucket rates by service
-    engines: Mapping[Indicator, tuple[EngineBuckets, ...]]
+    engines: Mapping[Indicator, tuple[Buckets, ...]]
     watch: Watch
 
 
@@ -43,60 +43,46 @@ def sli_of(slo: Slo, facts: SliFacts) -> SliReading:
     """Return the objective's reading."""
     if slo.indicator is Indicator.AVAILABILITY or slo.threshold_s is None:
         return _availability(slo, facts)
-    why = "the gateway does not measure it"
+    reason, why = UnknownReason.ABSENT, "the gateway does not measure it"
     family = GATEWAY_FAMILY.get(slo.indicator)
     if family is not None:
-        rows, why = _gateway_rows(family, facts)
-        if rows:
-            at_s, coverage_ratio = _gateway_age(facts)
-            got = EngineBuckets(family=family, rows=rows, at_s=at_s, coverage_ratio=coverage_ratio)
-            return _from_buckets(
-                slo, slo.threshold_s, [got], from_gateway=True, source=f"gateway: {family}", facts=facts
-            )
+        got, reason, why = _gateway_rows(family, facts)
+        if got is not None:
+            source = f"gateway: {family}"
+            return _from_buckets(slo, slo.threshold_s, [got], from_gateway=True, source=source, facts=facts)
     found = facts.engines.get(slo.indicator, ())
     if found:
         names = ", ".join(e.family for e in found)
         return _from_buckets(
             slo, slo.threshold_s, found, from_gateway=False, source=f"engine: {names}; {why}", facts=facts
         )
-    missing = unknown(
-        _worst_reason(facts),
-        f"{slo.indicator}: {why}, and no engine exposes it",
-        now_s=facts.watch.now_s,
-        source="none",
-    )
+    detail = f"{slo.indicator}: {why}, and no histogram of the engines answers"
+    missing = unknown(reason, detail, now_s=facts.watch.now_s, source="none")
     return SliReading(slo=slo.name, attained_ratio=missing, quantile_s=missing, source=f"none: {why}", threshold_s=None)
 
 
-def _worst_reason(facts: SliFacts) -> UnknownReason:
-    return facts.seen.reason if isinstance(facts.seen, Failure) else UnknownReason.ABSENT
-
-
-def _gateway_rows(family: str, facts: SliFacts) -> tuple[tuple[Series, ...], str]:
-    """Return the gateway's bucket rows for the service, or none and why."""
+def _gateway_rows(family: str, facts: SliFacts) -> tuple[Buckets | None, UnknownReason, str]:
+    """Return the gateway's buckets for the service; or None, with the state and the words for that."""
     if isinstance(facts.seen, Failure):
-        return (), f"the gateway's series cannot be read: {facts.seen.detail}"
+        return None, facts.seen.reason, f"the gateway's series cannot be read: {facts.seen.detail}"
     result = facts.buckets.get(family)
     if isinstance(result, Failure):
-        return (), f"{family} cannot be read: {result.detail}"
-    rows = (
-        tuple(s for s in result.series if s.labels.get(gateway.SERVICE_LABEL) == facts.service)
-        if isinstance(result, Answer)
-        else ()
-    )
-    at_s = newest_at_s(facts.seen)
-    if rows and at_s is not None and facts.watch.now_s - at_s > facts.watch.settings.fresh_within_s:
-        return (), f"{family}: the gateway was last scraped {facts.watch.now_s - at_s:.0f} s ago"
-    return rows, f"{family} has no series of {facts.service}"
-
-
-def _gateway_age(facts: SliFacts) -> tuple[float, float]:
-    at_s = None if isinstance(facts.seen, Failure) else newest_at_s(facts.seen)
-    return (facts.watch.now_s if at_s is None else at_s), 1.0
+        return None, result.reason, f"{family} cannot be read: {result.detail}"
+    if result is not None and result.partial:
+        return None, UnknownReason.PARTIAL, f"{family}: the backend's answer is incomplete"
+    there = () if result is None else result.series
+    rows = tuple(s for s in there if s.labels.get(gateway.SERVICE_LABEL) == facts.service)
+    if not rows:
+        return None, UnknownReason.ABSENT, f"{family} has no series of {facts.service}"
+    at_s, coverage_ratio = freshness(facts.seen, facts.watch)
+    age_s = facts.watch.now_s - at_s
+    if age_s > facts.watch.settings.fresh_within_s:
+        return None, UnknownReason.STALE, f"{family}: the gateway was last scraped {age_s:.0f} s ago"
+    return Buckets(family=family, rows=rows, at_s=at_s, coverage_ratio=coverage_ratio), UnknownReason.ABSENT, ""
 
 
 def _from_buckets(
-    slo: Slo, threshold_s: float, found: Sequence[EngineBuckets], *, from_gateway: bool, source: str, facts: SliFacts
+    slo: Slo, threshold_s: float, found: Sequence[Buckets], *, from_gateway: bool, source: str, facts: SliFacts
 ) -> SliReading:
     """Return the reading over one or more histograms: shares are weighed by events, the worst quantile wins."""
     scale_s, offset = (gateway.BOUND_SCALE_S, gateway.BOUND_OFFSET) if from_gateway else (1.0, 0.0)

@@ -24,7 +24,7 @@ from tidegate.observe.join import NO_SERIES, ReplicaKey, ReplicaSeries
 from tidegate.observe.replica_signals import Look, candidates, signal_of
 from tidegate.observe.result import Answer, Failure, QueryResult
 from tidegate.observe.settings import ObserveSettings
-from tidegate.observe.sli import EngineBuckets, SliFacts, sli_of
+from tidegate.observe.sli import Buckets, SliFacts, sli_of
 from tidegate.terms.fleet import Membership, PoolKey, Replica, ReplicaState
 from tidegate.terms.observation import Observation, PoolObservation, ReplicaObservation, ServiceObservation
 from tidegate.terms.policy import PoolPolicy, ServicePolicy
@@ -201,7 +201,7 @@ class _Service:
             return last
         return unknown(UnknownReason.ABSENT, "no replica serves", now_s=self.now_s, source=length.name)
 
-    def engine_buckets(self, indicator: Indicator) -> tuple[EngineBuckets, ...]:
+    def engine_buckets(self, indicator: Indicator) -> tuple[Buckets, ...]:
         """Return the engines' bucket rates for an indicator, one entry per spelling seen alive."""
         engines = self.sighting.engines
         if isinstance(engines, Failure) or indicator.value not in BY_NAME:
@@ -223,11 +223,11 @@ class _Service:
         for counted, (at_s, _) in sorted(alive.items()):
             family = counted.removesuffix("_count")
             result = self.sighting.buckets.get(family)
-            if not isinstance(result, Answer):
+            if not isinstance(result, Answer) or result.partial:
                 continue
             rows = tuple(s for s in result.series if self.owns(s.labels))
             if rows:
-                found.append(EngineBuckets(family=family, rows=rows, at_s=at_s, coverage_ratio=coverage))
+                found.append(Buckets(family=family, rows=rows, at_s=at_s, coverage_ratio=coverage))
         return tuple(found)
 
     def owns(self, labels: Mapping[str, str]) -> bool:
