@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tidegate.app.cli.main import EXIT_DONE, main
+from tidegate.app.config import load_policies
 from tidegate.app.servers import find_binary
 from tidegate.catalogue import gateway
 from tidegate.dashboards.render import RULES_NAME, rendered
@@ -298,3 +300,15 @@ def test_burn_alert_scales_with_the_window() -> None:
     fast, _ = burn_alerts(objective(objective_ratio=0.999, window_s=30 * 86400.0))
     assert "> 0.0144 " in str(fast["expr"])
     assert "> 0.006 " in str(fast["expr"])
+
+
+def test_rules_of_an_example_policy_pass_promtool_and_watch_its_services_only(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "policies" / "chat.yaml"
+    assert main(["dashboards", "render", "-f", str(example), "--out", str(tmp_path)]) == EXIT_DONE
+    argv = [str(find_binary("promtool")), "check", "rules", str(tmp_path / RULES_NAME)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    groups = yaml.safe_load((tmp_path / RULES_NAME).read_text())["groups"]
+    recorded = [rule for group in groups for rule in group["rules"] if "record" in rule]
+    slos = {(rule["labels"]["service"], rule["labels"]["slo"]) for rule in recorded}
+    assert slos == {(policy.name, slo.name) for policy in load_policies([example]) for slo in policy.slos}
