@@ -146,9 +146,8 @@ def test_fleet_marks_a_killed_replica_failed_and_clears_it(opened: Opener) -> No
 
 def test_fleet_reports_status_and_log_when_a_start_fails_and_backs_off(opened: Opener) -> None:
     fleet = opened("--fail-with", "1")
-    now_s = time.time()
     for name in ("a", "b"):
-        assert do(fleet, StepKind.WARM, name, now_s=now_s).accepted
+        assert do(fleet, StepKind.WARM, name).accepted
         until(fleet, ReplicaState.FAILED, name)
     assert fleet.details()["a"] == (
         "ended with status 1 before it was ready; its log ends: cannot read the weights: status 1"

@@ -32,8 +32,9 @@ STARTING = replace(READY, state=ReplicaState.STARTING, ready_at_s=None)
 
 def failures(count: int) -> PoolRecord:
     record = PoolRecord()
-    for _ in range(count):
-        record = record.failed_at(100.0)
+    for i in range(count):
+        at_s = 100.0 - 0.001 * (count - 1 - i)
+        record = record.failed_at(at_s, ordered_at_s=at_s)
     return record
 
 
@@ -42,6 +43,12 @@ def test_backoff_doubles_after_the_second_failure_up_to_its_cap() -> None:
     assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, BACKOFF_CAP_S]
     assert blocked_until_s(failures(0)) == blocked_until_s(failures(1)) == 0.0
     assert blocked_until_s(failures(5000)) == 100.0 + BACKOFF_CAP_S
+
+
+def test_replicas_that_fail_in_one_wave_count_once() -> None:
+    once = PoolRecord().failed_at(100.0, ordered_at_s=90.0)
+    assert once.failed_at(100.5, ordered_at_s=95.0) == once
+    assert once.failed_at(101.0, ordered_at_s=100.1).failures == 2
 
 
 def test_failures_are_forgiven_once_a_later_replica_is_stable() -> None:

@@ -102,14 +102,14 @@ def test_killed_twin_is_failed_and_its_stream_is_cut(fleet: LocalFleet) -> None:
 
 
 def test_twin_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as owner:
-        with LocalFleet(tmp_path, {KEY: SPEC}, owner_pid=owner.pid) as fleet:
-            do(fleet, StepKind.WARM)
-            until(fleet, lambda now: now["a"].state is ReplicaState.READY)
-            pid = fleet.pid_of("a")
-            assert pid is not None
-            owner.kill()
-            owner.wait()
-            until(fleet, lambda now: now["a"].state is ReplicaState.FAILED and not now["a"].address)
-            assert process.identity_of(pid) is None
-            do(fleet, StepKind.CLEAR)
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(sleep) as owner, LocalFleet(tmp_path, {KEY: SPEC}, owner_pid=owner.pid) as fleet:
+        do(fleet, StepKind.WARM)
+        until(fleet, lambda now: now["a"].state is ReplicaState.READY)
+        pid = fleet.pid_of("a")
+        assert pid is not None
+        owner.kill()
+        owner.wait()
+        until(fleet, lambda now: now["a"].state is ReplicaState.FAILED and not now["a"].address)
+        assert process.identity_of(pid) is None
+        do(fleet, StepKind.CLEAR)

@@ -153,6 +153,7 @@ def test_plan_refuses_contradictions() -> None:
 STATES = st.sampled_from([s for s in ReplicaState if s is not ReplicaState.ASLEEP])
 
 
+@settings(deadline=None)
 @given(st.integers(0, 6), st.lists(STATES, max_size=8), st.booleans(), st.integers(0, 8))
 def test_plan_orders_steps_warm_shift_drain_shrink_clear_and_never_exceeds_asked(
     asked: int,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.baselines.reactive import HpaSettings, Tuned, rate_limited, reactive, recommended, stabilised, tuned
@@ -185,6 +185,7 @@ def test_policy_stays_within_bounds_and_names_the_limit() -> None:
     assert (made.asked_replicas, made.binding) == (6, Reason.RATE_LIMIT)
 
 
+@settings(deadline=None)
 @given(st.floats(0.0, 1000.0), st.floats(0.0, 1000.0), st.integers(0, 12))
 def test_more_load_never_means_fewer_replicas(one: float, other: float, count: int) -> None:
     low, high = sorted((one, other))

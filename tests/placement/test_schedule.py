@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.placement.cluster import Assignment, Cluster, Request, cluster_of
@@ -53,6 +53,7 @@ def requests(draw: st.DrawFn) -> list[Request]:
     ]
 
 
+@settings(deadline=None)
 @given(clusters(), requests(), st.sampled_from(Strategy))
 def test_fill_never_exceeds_a_node_and_keeps_gangs_whole(
     cluster: Cluster, wanted: list[Request], strategy: Strategy
@@ -72,6 +73,7 @@ def test_fill_never_exceeds_a_node_and_keeps_gangs_whole(
     assert gang <= placed or not gang & placed
 
 
+@settings(deadline=None)
 @given(clusters(), requests())
 def test_compact_uses_no_more_nodes_than_spread_and_refuses_the_same(cluster: Cluster, wanted: list[Request]) -> None:
     compact = place(wanted, cluster, Strategy.COMPACT)
@@ -81,6 +83,7 @@ def test_compact_uses_no_more_nodes_than_spread_and_refuses_the_same(cluster: Cl
         assert len(nodes_used(compact)) <= len(nodes_used(spread))
 
 
+@settings(deadline=None)
 @given(clusters(), requests(), st.sampled_from(Strategy))
 def test_placement_does_not_depend_on_the_order_of_the_inventory(
     cluster: Cluster, wanted: list[Request], strategy: Strategy
@@ -89,6 +92,7 @@ def test_placement_does_not_depend_on_the_order_of_the_inventory(
     assert place(wanted, turned, strategy) == place(wanted, cluster, strategy)
 
 
+@settings(deadline=None)
 @given(clusters(), st.integers(1, 12), st.sampled_from([1, 2, 4]), st.sampled_from(Strategy))
 def test_equal_replicas_are_placed_exactly_when_enough_slots_are_free(
     cluster: Cluster, count: int, gpus: int, strategy: Strategy

@@ -114,7 +114,7 @@ class LocalFleet:
                 process.send(identity(replica), signal.SIGKILL) if replica.pid else None
             self._ledger.wait_ended(grace_s)
             self._ledger.state.replicas.clear()
-            self._ledger.save()
+            self._ledger.save_if_possible()
             self._targets.write(())
 
     def close(self) -> None:

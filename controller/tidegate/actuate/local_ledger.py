@@ -95,8 +95,9 @@ class Ledger:
         self.save_if_possible()
 
     def count_failure(self, replica: LocalReplica, now_s: float) -> None:
-        """Count one more failure in a row of the pool."""
-        self.state.pools[str(replica.key)] = self.state.pool(replica.key).failed_at(now_s)
+        """Count one more failure in a row of the pool, unless it is of the same wave as the last."""
+        record = self.state.pool(replica.key)
+        self.state.pools[str(replica.key)] = record.failed_at(now_s, ordered_at_s=replica.ordered_at_s)
 
     def wait_ended(self, timeout_s: float, *, only: str = "") -> None:
         """Wait until the processes (or the one of `only`) have ended, at most `timeout_s`; note those that have."""

@@ -77,8 +77,14 @@ class PoolRecord:
         """Return it with one more drain; the oldest beyond `KEPT_TIMES` go."""
         return replace(self, drains_s=(*self.drains_s, took_s)[-KEPT_TIMES:])
 
-    def failed_at(self, now_s: float) -> "PoolRecord":
-        """Return it with one more failure in a row."""
+    def failed_at(self, now_s: float, *, ordered_at_s: float) -> "PoolRecord":
+        """Return it with one more failure in a row.
+
+        A replica ordered before the last failure belongs to the same wave: five that die together are one reason to
+        wait, not five.
+        """
+        if self.last_failure_at_s is not None and ordered_at_s <= self.last_failure_at_s:
+            return self
         return replace(self, failures=self.failures + 1, last_failure_at_s=now_s)
 
 
