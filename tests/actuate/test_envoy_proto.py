@@ -1,14 +1,19 @@
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
+from tests.gateway.harness import fleet, replica, service
 
 from tidegate.actuate import envoy_proto
 from tidegate.actuate.envoy_proto import EncodingError, EnvoyMessages
 from tidegate.app.servers import find_binary
 from tidegate.gateway.content import ENDPOINTS
+from tidegate.gateway.envoy import ListenerSettings
+from tidegate.gateway.snapshot import build
 from tidegate.terms.errors import BadInputError, ServerUnreachableError
 
 
@@ -117,3 +122,11 @@ def test_an_envoy_without_a_needed_message_is_named(descriptors: Path, tmp_path:
         BadInputError, match=r"lacks envoy\.extensions\.filters\.http\.sse_to_metadata\.v3\.SseToMetadata;"
     ):
         envoy_proto.load_descriptors(older)
+
+
+def test_every_message_a_snapshot_uses_is_looked_for_at_start() -> None:
+    snapshot = build((service(),), fleet(replica("a", "127.0.0.1:1")), listening=ListenerSettings())
+    used = set(re.findall(r'"@type": "type.googleapis.com/([^"]+)"', json.dumps(snapshot.resources)))
+    kinds = {kind.rpartition("/")[2] for kind in snapshot.resources}
+    assert used
+    assert used | kinds <= set(envoy_proto.REQUIRED_MESSAGES)

@@ -36,6 +36,8 @@ REQUIRED_MESSAGES = (
     "envoy.extensions.filters.http.lua.v3.Lua",
     "envoy.extensions.filters.http.router.v3.Router",
     "envoy.extensions.filters.http.sse_to_metadata.v3.SseToMetadata",
+    "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
+    "envoy.extensions.filters.http.wasm.v3.Wasm",
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
     "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
     "envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest",

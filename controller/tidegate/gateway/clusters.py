@@ -1,6 +1,9 @@
 """One cluster per pool and its endpoints."""
 
+from collections.abc import Sequence
+
 from tidegate.gateway.content import Body, seconds, typed
+from tidegate.gateway.hold import hold_filter
 from tidegate.terms.fleet import PoolKey, Replica
 
 # vLLM and the engine twin (uvicorn) close a kept-alive connection after 5 s without a request. Giving it up first
@@ -40,13 +43,14 @@ def cluster(pool: PoolKey) -> Body:
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 common_http_protocol_options={"idle_timeout": seconds(_IDLE_CONNECTION_S)},
                 explicit_http_config={"http_protocol_options": {}},
+                http_filters=[hold_filter(), _upstream_codec()],
             )
         },
         "metadata": {"filter_metadata": {"tg": {"service": pool.service, "pool": pool.pool}}},
     }
 
 
-def endpoints(pool: PoolKey, replicas: tuple[Replica, ...]) -> Body:
+def endpoints(pool: PoolKey, replicas: Sequence[Replica]) -> Body:
     """Return the pool's endpoints: exactly `replicas`, which must all have an address."""
     hosts = [_host(r) for r in sorted(replicas, key=lambda r: r.name)]
     return {
@@ -76,6 +80,13 @@ def _least_request() -> Body:
         "typed_config": typed(
             "envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest", selection_method="FULL_SCAN"
         ),
+    }
+
+
+def _upstream_codec() -> Body:
+    return {
+        "name": "envoy.filters.http.upstream_codec",
+        "typed_config": typed("envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"),
     }
 
 

@@ -44,7 +44,10 @@ def build(
         BadInputError: Two services serve one model, or a model's name cannot be routed on.
     """
     pools = sorted(pool.key for policy in policies for pool in policy.pools)
-    ready = {key: _ready(membership, key) for key in pools}
+    ready: dict[PoolKey, list[Replica]] = {key: [] for key in pools}
+    for replica in membership.replicas:
+        if replica.pool in ready and replica.state is ReplicaState.READY and replica.address:
+            ready[replica.pool].append(replica)
     shares = {key: len(ready[key]) for key in pools} if weights is None else weights
     return snapshot_of(
         {
@@ -60,7 +63,3 @@ def snapshot_of(resources: Mapping[str, Mapping[str, Body]]) -> Snapshot:
     """Return the snapshot of these resources."""
     versions = {kind: {name: version_of(body) for name, body in named.items()} for kind, named in resources.items()}
     return Snapshot(version=version_of(versions), resources=resources, versions=versions)
-
-
-def _ready(membership: Membership, key: PoolKey) -> tuple[Replica, ...]:
-    return tuple(r for r in membership.of(key, ReplicaState.READY) if r.address)
