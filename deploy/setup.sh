@@ -79,9 +79,11 @@ fill_venv() {
   fi
   rm -f "$stamp"
   say "installing the locked packages (about 1 GB on disk; minutes the first time)"
-  local pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
-  "${pip[@]}" install -q --require-hashes --no-deps --only-binary :all: -r "$lock"
-  "${pip[@]}" install -q --no-deps --no-build-isolation --editable "$checkout"
+  # A person sees what is fetched; a log gets warnings and errors only.
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input) quiet=(--quiet)
+  if [ -t 1 ]; then quiet=(); fi
+  "${pip[@]}" install "${quiet[@]}" --require-hashes --no-deps --only-binary :all: -r "$lock"
+  "${pip[@]}" install "${quiet[@]}" --no-deps --no-build-isolation --editable "$checkout"
   fingerprint >"$stamp"
 }
 

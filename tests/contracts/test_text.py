@@ -12,7 +12,7 @@ PROGRAM_TEXT = {".py", ".sh", ".lua", ".html", ".css", ".js", ""}
 TEXT = PROGRAM_TEXT | {".md", ".txt", ".toml", ".yaml", ".yml", ".json", ".csv", ".lock"}
 NOT_OURS = {".git", ".venv", ".cache", "demo-out", "dist", "build", "__pycache__", ".hypothesis"}
 
-# A registry is chosen by whoever installs, a machine's folders are nobody else's, and the text speaks of the project alone.
+# Whoever installs chooses the registry, a machine's folders are nobody else's, the text speaks of the project alone.
 BANNED = {
     "a registry": re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.org|debian\.org|ubuntu\.com", re.IGNORECASE),
     "a machine's folder": re.compile(r"(?<![\w.\-])/(?:work|root|opt/pypi|opt/wheels|tmp/tg|home/\w+)/"),
