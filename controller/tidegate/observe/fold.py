@@ -29,8 +29,10 @@ def live(series: Iterable[Series], scrape_interval_s: float) -> tuple[Series, ..
     One exposition carries one time, so a series that ends a scrape before the others is no longer exposed.
     """
     found = tuple(series)
-    newest = max((s.newest_at_s for s in found), default=0.0)
-    return tuple(s for s in found if s.newest_at_s > newest - 1.5 * scrape_interval_s)
+    if len(found) < 2:  # noqa: PLR2004 - nothing to compare
+        return found
+    oldest_allowed_s = max(s.newest_at_s for s in found) - 1.5 * scrape_interval_s
+    return tuple(s for s in found if s.newest_at_s > oldest_allowed_s)
 
 
 def totals(series: Sequence[Series], catalogue: EngineCatalogue) -> tuple[Series, ...]:
@@ -112,8 +114,14 @@ def rate(
 
 
 def _since(series: Iterable[Series], since_s: float) -> list[Series]:
-    cut = (Series(labels=s.labels, samples=tuple(p for p in s.samples if p[0] >= since_s)) for s in series)
-    return [s for s in cut if s.samples]
+    kept = []
+    for one in series:
+        samples = one.samples
+        if samples[0][0] >= since_s:
+            kept.append(one)
+        elif samples[-1][0] >= since_s:
+            kept.append(Series(labels=one.labels, samples=tuple(p for p in samples if p[0] >= since_s)))
+    return kept
 
 
 def _going_on_from_s(family: Sequence[Series]) -> float | None:

@@ -156,10 +156,11 @@ def _series(row: object, config: PrometheusConfig) -> Series | None:
 def _samples(points: Sequence[object], config: PrometheusConfig) -> tuple[tuple[float, float], ...]:
     pairs = cast("Sequence[tuple[str, str]]", points)  # a claim, tested by the conversion
     try:
-        samples = tuple((float(at), float(number)) for at, number in pairs)
+        samples = tuple([(float(at), float(number)) for at, number in pairs])
     except (TypeError, ValueError) as exc:
         raise _malformed(config, "a sample that is not [time, number]") from exc
-    if not all(math.isfinite(at) for at, _ in samples):
+    # A time that is not finite would sort anywhere; the sum shows it without a second loop.
+    if not math.isfinite(math.fsum([at for at, _ in samples])):
         raise _malformed(config, "a sample time that is not a number")
     return samples
 

@@ -8,9 +8,9 @@ used. Histograms, the bulk of an exposition, are summed by the server, one query
 from collections.abc import Iterable, Sequence
 
 from tidegate.catalogue import gateway
-from tidegate.catalogue.canonical import COUNTERS, GAUGES, LATENCIES, LENGTHS
+from tidegate.catalogue.canonical import LATENCIES, LENGTHS, QUANTITIES
 from tidegate.catalogue.engines import ENGINES
-from tidegate.catalogue.quantity import EngineCatalogue
+from tidegate.catalogue.quantity import EngineCatalogue, Kind, Quantity
 from tidegate.observe.matchers import Matcher, any_of, duration, selector
 from tidegate.observe.settings import ObserveSettings
 from tidegate.terms.policy import ServicePolicy
@@ -25,16 +25,23 @@ def engines_of(policies: Sequence[ServicePolicy]) -> tuple[EngineCatalogue, ...]
     return tuple(ENGINES[name] for name in sorted({pool.engine.value for p in policies for pool in p.pools}))
 
 
-def engine_names(catalogue: EngineCatalogue) -> frozenset[str]:
+def quantities_of(policies: Sequence[ServicePolicy]) -> tuple[Quantity, ...]:
+    """Return what is read of a replica: everything but the latencies that no objective names."""
+    named = {slo.indicator.value for p in policies for slo in p.slos}
+    return tuple(q for q in QUANTITIES if q not in LATENCIES or q.name in named)
+
+
+def engine_names(catalogue: EngineCatalogue, quantities: Iterable[Quantity]) -> frozenset[str]:
     """Return every series name read raw: gauges, counters, and the sums and counts of histograms."""
     names: set[str] = set()
-    for quantity in (*GAUGES, *COUNTERS):
+    for quantity in quantities:
         for name, alias in catalogue.spellings(quantity.name):
-            names |= {name, *catalogue.additions(name, alias)}
-    for quantity in LENGTHS:
-        names |= {f"{name}{part}" for name, _ in catalogue.spellings(quantity.name) for part in ("_sum", "_count")}
-    for quantity in LATENCIES:
-        names |= {f"{name}_count" for name, _ in catalogue.spellings(quantity.name)}
+            if quantity.kind is not Kind.HISTOGRAM:
+                names |= {name, *catalogue.additions(name, alias)}
+            elif quantity in LENGTHS:
+                names |= {f"{name}_sum", f"{name}_count"}
+            else:
+                names.add(f"{name}_count")
     return frozenset(names)
 
 
@@ -43,7 +50,8 @@ def engine_samples(policies: Sequence[ServicePolicy], settings: ObserveSettings,
 
     `extra` replaces the matcher on the service label.
     """
-    names = {UP}.union(*(engine_names(c) for c in engines_of(policies)))
+    quantities = quantities_of(policies)
+    names = {UP}.union(*(engine_names(c, quantities) for c in engines_of(policies)))
     matchers = extra or (any_of(settings.service_label, (p.name for p in policies)),)
     return f"{selector(names, *matchers)}[{duration(settings.look_back_s)}]"
 

@@ -73,10 +73,13 @@ def candidates(quantity: Quantity, series: ReplicaSeries, look: Look, part: str 
     settings = look.settings
     found = []
     for name, alias in look.catalogue.spellings(quantity.name):
-        here = fold.totals(fold.live(series.of(f"{name}{part}"), settings.scrape_interval_s), look.catalogue)
-        if here:
-            found.append(_Candidate(name=f"{name}{part}", alias=alias, series=here))
-    newest = max((c.newest_at_s for c in found), default=0.0)
+        full = f"{name}{part}" if part else name
+        if full in series.by_name:
+            here = fold.totals(fold.live(series.by_name[full], settings.scrape_interval_s), look.catalogue)
+            found.append(_Candidate(name=full, alias=alias, series=here))
+    if len(found) < 2:  # noqa: PLR2004 - nothing to choose
+        return found
+    newest = max(c.newest_at_s for c in found)
     # Sorting is stable, so the catalogue's order decides among what stems from the same scrape.
     return sorted(found, key=lambda c: c.newest_at_s < newest - 1.5 * settings.scrape_interval_s)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.catalogue import gateway
-from tidegate.catalogue.canonical import QUANTITIES
 from tidegate.catalogue.engines import ENGINES
 from tidegate.catalogue.quantity import Kind, Quantity
 from tidegate.observe import queries
@@ -95,13 +94,14 @@ def contract_report(
         return ContractReport(failure=seen.engines)
     if isinstance(seen.gateway, Failure):
         return ContractReport(failure=seen.gateway)
+    wanted = queries.quantities_of(policies)
     checks: list[QueryCheck] = []
     broken: list[str] = []
     for policy in policies:
         for pool in policy.pools:
             look = Look(catalogue=ENGINES[pool.engine.value], model=policy.model, settings=settings, now_s=now_s)
             ready = members.of(pool.key, ReplicaState.READY)
-            checks += [_check(q, pool, ready, seen.engines, look) for q in QUANTITIES]
+            checks += [_check(q, pool, ready, seen.engines, look) for q in wanted]
             broken += [str(v) for v in violations(pool.key, ready, seen.engines, look)]
             if not ready and membership is None:
                 broken.append(_no_targets(reader, pool, policy, settings, now_s))

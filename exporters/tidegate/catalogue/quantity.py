@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 
 
 class Kind(StrEnum):
@@ -70,7 +71,7 @@ class Alias:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # hashed by identity: there is one per engine
 class EngineCatalogue:
     """All an engine exposes that Tidegate reads.
 
@@ -91,14 +92,20 @@ class EngineCatalogue:
 
         For histograms the name is the family, without `_bucket`, `_sum` or `_count`.
         """
-        return tuple(
-            (f"{prefix}{alias.base}{suffix}", alias)
-            for alias in self.aliases.get(quantity, ())
-            for suffix in alias.suffixes
-            for prefix in self.prefixes
-        )
+        return _spellings(self, quantity)
 
     def additions(self, name: str, alias: Alias) -> tuple[str, ...]:
         """Return the full names to add to `name`, in the same prefix."""
         prefix = next((p for p in self.prefixes if name.startswith(p)), "")
         return tuple(f"{prefix}{base}" for base in alias.plus)
+
+
+@cache
+def _spellings(catalogue: EngineCatalogue, quantity: str) -> tuple[tuple[str, Alias], ...]:
+    # Kept: every replica is looked up by every spelling at every look.
+    return tuple(
+        (f"{prefix}{alias.base}{suffix}", alias)
+        for alias in catalogue.aliases.get(quantity, ())
+        for suffix in alias.suffixes
+        for prefix in catalogue.prefixes
+    )
