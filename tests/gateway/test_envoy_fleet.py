@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.gateway.harness import MODEL, Answer, Gateway, address_of, replica, running_gateway, running_upstreams
+from tests.gateway.harness import (
+    MODEL,
+    Answer,
+    Gateway,
+    address_of,
+    replica,
+    running_gateway,
+    running_upstreams,
+    service,
+)
 
 from tidegate.app.servers import Server
 
@@ -120,14 +129,47 @@ async def test_streams_cut_by_a_killed_replica_are_counted_and_named(
 async def test_a_draining_engine_answering_503_is_passed_over(
     envoy_factory: Callable[..., Server], workdir: Path
 ) -> None:
-    with running_upstreams(workdir, "a", "b") as servers:
+    with running_upstreams(workdir, "draining", "b") as servers:
+        async with running_gateway(envoy_factory, workdir) as gateway:
+            await gateway.publish(*(replica(s.name, address_of(s)) for s in servers))
+            # A body of 4 MiB must be kept to be sent again.
+            bodies = [
+                {"model": MODEL, "stream": i % 2 == 0, "prompt": "x" * (4 << 20 if i == 0 else 10)} for i in range(12)
+            ]
+            answers = [await gateway.ask(body) for body in bodies]
+            assert failures(answers) == []
+            lines = await gateway.logged(12)
+            assert {line["replica"] for line in lines} == {"b"}
+            assert max(line["attempts"] for line in lines) == 2
+
+
+async def test_a_503_of_every_replica_is_passed_on_as_the_engine_gave_it(
+    envoy_factory: Callable[..., Server], workdir: Path
+) -> None:
+    with running_upstreams(workdir, "a") as servers:
         async with running_gateway(envoy_factory, workdir) as gateway:
             await gateway.publish(*(replica(s.name, address_of(s)) for s in servers))
             answer = await gateway.ask({"model": MODEL, "status": 503})
-            assert answer.status == 503  # every replica said so: the engine's own answer, not a made-up one
-            assert answer.json()["upstream"] in {"a", "b"}
+            assert (answer.status, answer.json()["upstream"]) == (503, "a")
             (line,) = await gateway.logged(1)
             assert line["attempts"] == 4
+
+
+async def test_a_silent_engine_is_given_up_after_the_policys_idle_time(
+    envoy_factory: Callable[..., Server], workdir: Path
+) -> None:
+    with running_upstreams(workdir, "a") as servers:
+        async with running_gateway(envoy_factory, workdir, service(idle_timeout_s=1.0)) as gateway:
+            await gateway.publish(*(replica(s.name, address_of(s)) for s in servers))
+            flowing = {"model": MODEL, "stream": True, "tokens": 5, "token_s": 0.5}
+            unanswered = {"model": MODEL, "first_s": 30}
+            stuck = {"model": MODEL, "stream": True, "tokens": 5, "token_s": 30}
+            good, refused, cut = await asyncio.gather(*(gateway.ask(body) for body in (flowing, unanswered, stuck)))
+            assert good.whole
+            assert refused.status in {408, 504}
+            assert refused.error()["message"]
+            assert (cut.status, cut.whole) == (200, False)
+            assert await gateway.stat("envoy_tg_streams_cut") == 1.0
 
 
 async def test_equal_load_is_spread_over_replicas(envoy_factory: Callable[..., Server], workdir: Path) -> None:

@@ -2,7 +2,7 @@
 
 The request body steers it: `stream`, `tokens`, `first_s` (before the first token), `token_s` (between tokens),
 `early_headers` (send the headers at once rather than with the first token), `status`. Every answer names the upstream,
-counts the bytes it received and returns the request headers it saw.
+counts the bytes it received and returns the request headers it saw. One named `draining` answers POST with 503.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def chunk(data: bytes) -> bytes:
 
 async def answer_plain(writer: asyncio.StreamWriter, asked: dict[str, Any], seen: dict[str, Any]) -> None:
     await asyncio.sleep(asked.get("first_s", 0.0))
-    status = asked.get("status", 200)
+    status = 503 if NAME == "draining" and seen["method"] == "POST" else asked.get("status", 200)
     body = json.dumps({**seen, "usage": {"prompt_tokens": 7, "completion_tokens": asked.get("tokens", 3)}}).encode()
     head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
@@ -72,7 +72,8 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
                 asked = {}
             asked = asked if isinstance(asked, dict) else {}
             seen = {"upstream": NAME, "method": method, "path": path, "bytes": len(body), "headers": headers}
-            await (answer_stream if asked.get("stream") else answer_plain)(writer, asked, seen)
+            streams = asked.get("stream") and NAME != "draining"
+            await (answer_stream if streams else answer_plain)(writer, asked, seen)
     except (ConnectionError, asyncio.IncompleteReadError):
         pass  # the gateway went away: nothing to answer
     finally:

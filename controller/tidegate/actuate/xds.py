@@ -62,7 +62,7 @@ class AdsServer:
 
     def __init__(self, host: str, port: int, *, messages: EnvoyMessages | None = None) -> None:
         """Prepare a server for `host:port`; `messages` defaults to those of the Envoy found."""
-        self._address = f"{host}:{port}"
+        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._messages = messages or find_messages()
         self._request = self._messages.of(_DISCOVERY + "DiscoveryRequest")
         self._response = self._messages.of(_DISCOVERY + "DiscoveryResponse")
