@@ -10,7 +10,7 @@ from tidegate.sim.arrivals import Arrival
 from tidegate.terms.errors import BadInputError
 
 # (share of the demo's length, share of the real requests kept): low water, flood, high water, ebb, low water.
-TIDE = ((0.0, 0.09), (0.1, 0.09), (0.42, 0.78), (0.6, 0.78), (0.72, 0.16), (1.0, 0.16))
+TIDE = ((0.0, 0.09), (0.12, 0.09), (0.4, 0.85), (0.52, 0.85), (0.63, 0.15), (1.0, 0.15))
 
 # Fractional part of the golden ratio: its multiples spread evenly over 0..1, so thinning is even and repeatable.
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
