@@ -27,6 +27,7 @@ kind: ServicePolicy
 metadata: {name: chat}
 spec:
   model: %(model)s
+  mode: act
   slos:
     - {name: ttft, indicator: ttft, percentile: 95, threshold: 2s, window: 1h}
     - {name: tpot, indicator: tpot, percentile: 95, threshold: 60ms, window: 1h}
