@@ -237,3 +237,16 @@ def test_memory_counts_decisions_and_dates_moves(fleet: "type[Fleet]") -> None:
     assert memory.sequence == 8
     grown: PoolMemory = memory.pools[0]
     assert (grown.asked_replicas, grown.last_grow_at_s, grown.last_shrink_at_s) == (5, fleet.NOW_S, None)
+
+
+def test_a_stale_sample_does_not_raise_either(fleet: "type[Fleet]") -> None:
+    old = reading(30.0, sampled_at_s=fleet.NOW_S - 31.0, coverage_ratio=1.0, source="gateway")
+    assert fleet.Case(arrivals=old).pool().verdict is Verdict.HOLD
+    fresh = replace(old, sampled_at_s=fleet.NOW_S - 30.0)
+    assert fleet.Case(arrivals=fresh).pool().verdict is Verdict.GROW
+
+
+def test_a_restart_without_memory_counts_failed_replicas_as_asked_for(fleet: "type[Fleet]") -> None:
+    lost = fleet.lost()
+    seen = fleet.pool_seen(ready=2, failed=2, running=lost, waiting=lost, finished=lost, pending=lost)
+    assert fleet.Case(arrivals=lost, forecast=None, seen=[seen], asked=None).pool().asked_replicas == 4

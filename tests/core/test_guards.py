@@ -268,4 +268,5 @@ def test_budget_holds_though_a_later_guard_keeps_another_pool_large(fleet: "type
         asked={"a": 1, "b": 5},
         budget=BudgetPolicy(max_gpus=6),
     )
-    assert sum(p.asked_replicas for p in case.decide()[0]) <= 6
+    # 2 of b are more than demand needs, but b is blind and holds them: a may not have their budget.
+    assert [p.asked_replicas for p in case.decide()[0]] == [1, 5]

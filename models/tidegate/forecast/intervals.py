@@ -9,8 +9,11 @@ from tidegate.forecast.series import FloatArray, Grid
 
 # Errors are measured at this many lead times and interpolated between.
 _LEADS = 5
-# Below this share of the mean load a relative error explodes (on/off load), so errors are taken against this floor.
-_FLOOR_RATIO = 0.1
+# Below this multiple of the mean load a relative error explodes (on/off load, the foot of a ramp), so errors are taken
+# against this floor. Of 0.1, 0.5, 1 and 2, the pinball loss at 0.9 fell or stayed up to 1 on all of ten series of one
+# and five minutes and changed little beyond; there 89 to 95 % were covered where load was not constant (SageServe 2024,
+# Azure Functions 2019, NAB Twitter; 240 steps of past, five ahead).
+_FLOOR_RATIO = 1.0
 # Counting noise is taken over at least this long: rates are read over windows of about this length, and an engine's
 # queue absorbs what is shorter.
 NOISE_WINDOW_S = 15.0
