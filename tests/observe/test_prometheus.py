@@ -209,6 +209,19 @@ def test_reader_keeps_secrets_out_of_its_texts(tmp_path: Path) -> None:
     assert "(redacted)" in result.detail
 
 
+def test_reader_keeps_a_token_that_the_server_echoes_out_of_its_texts(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    body = b'{"status":"error","errorType":"auth","error":"unknown key s3cret"}'
+    result = failed(ask(always(answer(body, "400 Bad Request")), bearer_file=tmp_path / "token"))
+    assert result.detail.endswith("auth: unknown key (redacted)")
+
+
+def test_reader_names_a_trust_file_that_is_gone(tmp_path: Path) -> None:
+    result = failed(reader("https://127.0.0.1:1", ca_file=tmp_path / "gone.pem").instant("up", 100.0))
+    assert result.reason is UnknownReason.UNREACHABLE
+    assert "gone.pem" in result.detail
+
+
 def tls_server(*, ask_client: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem", TLS / "server.key")

@@ -78,8 +78,8 @@ def _why(exc: Exception, config: PrometheusConfig) -> str:  # noqa: PLR0911 - on
             return "connection refused: nothing listens there"
         if isinstance(cause, TimeoutError):
             return f"connected, but no byte of an answer within {config.read_timeout_s:g} s"
-    if isinstance(exc, OSError) and exc.strerror:
-        return plain(exc.strerror)
+    if isinstance(exc, OSError) and not isinstance(exc, requests.RequestException):
+        return plain(exc.strerror or str(exc))  # e.g. a CA or certificate file that is gone
     return f"the connection broke: {type(exc).__name__}"
 
 

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from typing import cast
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import BaseAdapter
@@ -64,6 +65,8 @@ class HardenedSession(requests.Session):
         self._monotonic_s = monotonic_s
         self._sleep = sleep
         self._random = random.SystemRandom()
+        inline = urlsplit(config.url).password
+        self._secrets: tuple[str, ...] = (inline,) if inline else ()
         super().__init__()
         # Else a .netrc, a proxy variable or a CA variable of the environment would decide where credentials go.
         self.trust_env = False
@@ -93,6 +96,7 @@ class HardenedSession(requests.Session):
             try:
                 return _Envelope(self._once(str(method), str(url), params, deadline_s))
             except TransportError as exc:
+                exc.detail = self._scrubbed(exc.detail)
                 wait_s = self._wait_s(exc, attempt, deadline_s)
                 if wait_s is None:
                     raise
@@ -137,6 +141,12 @@ class HardenedSession(requests.Session):
                 raise self._too_slow()
         return self._checked(response, body)
 
+    def _scrubbed(self, text: str) -> str:
+        """Return the text without the credentials sent last: a server may echo them."""
+        for secret in self._secrets:
+            text = text.replace(secret, "(redacted)")
+        return text
+
     def _too_slow(self) -> TransportError:
         return TransportError(
             UnknownReason.UNREACHABLE,
@@ -150,10 +160,14 @@ class HardenedSession(requests.Session):
         if config.tenant:
             headers[config.tenant_header] = config.tenant
         if config.bearer_file is not None:
-            headers["Authorization"] = f"Bearer {_secret(config.bearer_file.read_text, config.bearer_file.name)}"
+            token = _secret(config.bearer_file.read_text, config.bearer_file.name)
+            self._secrets = (token,)
+            headers["Authorization"] = f"Bearer {token}"
         if config.password_file is None:
             return headers, None
-        return headers, (config.username, _secret(config.password_file.read_text, config.password_file.name))
+        password = _secret(config.password_file.read_text, config.password_file.name)
+        self._secrets = (password,)
+        return headers, (config.username, password)
 
     def _body(self, response: requests.Response) -> bytes:
         limit = self._config.max_body_bytes
