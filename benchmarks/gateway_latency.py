@@ -1,9 +1,9 @@
 """What Envoy with the whole chain adds to a direct call of the same upstream, as ratios within one interleaved run.
 
-`python benchmarks/gateway_latency.py [--rounds 7] [--requests 400]` prints one JSON row per variant and shape, then one
-row of ratios per shape. The upstream answers at once, so the ratio is the worst there can be: against an engine that
-takes hundreds of milliseconds what counts is the added time. Rounds of both variants alternate, and each figure is the
-median over the rounds, because a shared machine drifts.
+`python benchmarks/gateway_latency.py [--rounds 7] [--requests 400]` prints one JSON row per way and shape, then rows of
+ratios: against no Envoy at all, and against one that only proxies. The upstream answers at once, so the ratio is the
+worst there can be: against an engine that takes hundreds of milliseconds what counts is the added time. Rounds of all
+ways alternate, and each figure is the median over the rounds, because a shared machine drifts.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from tidegate.actuate.xds import AdsServer
 from tidegate.app.config import load_policies
 from tidegate.app.servers import free_port, launch, start_envoy
 from tidegate.gateway.bootstrap import bootstrap
+from tidegate.gateway.content import Body, typed
 from tidegate.gateway.envoy import ListenerSettings
 from tidegate.gateway.snapshot import build
 from tidegate.terms.fleet import Membership, Replica, ReplicaState
@@ -55,6 +56,14 @@ SHAPES = (
         share=0.5,
     ),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to the upstream: where to ask, and the Envoy on it (0: none)."""
+
+    port: int
+    pid: int
 
 
 class Upstream(asyncio.Protocol):
@@ -134,25 +143,61 @@ def request_for(shape: Shape, model: str) -> bytes:
     return head + b"content-length: %d\r\n\r\n%s" % (len(body), body)
 
 
-async def measure(port: int, shape: Shape, model: str, requests: int, envoy_pid: int) -> dict[str, float]:
+def plain_bootstrap(port: int, upstream_port: int) -> Body:
+    """Return an Envoy that only proxies: no scan, no usage, no metrics of ours, no log."""
+
+    def address(number: int) -> Body:
+        return {"socket_address": {"address": "127.0.0.1", "port_value": number}}
+
+    endpoint = {"lb_endpoints": [{"endpoint": {"address": address(upstream_port)}}]}
+    manager = typed(
+        "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix="plain",
+        route_config={
+            "virtual_hosts": [
+                {"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "up"}}]}
+            ]
+        },
+        http_filters=[
+            {
+                "name": "envoy.filters.http.router",
+                "typed_config": typed("envoy.extensions.filters.http.router.v3.Router"),
+            }
+        ],
+    )
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    return {
+        "admin": {"address": address(free_port())},
+        "static_resources": {
+            "listeners": [{"name": "plain", "address": address(port), "filter_chains": [chain]}],
+            "clusters": [
+                {"name": "up", "type": "STATIC", "load_assignment": {"cluster_name": "up", "endpoints": [endpoint]}}
+            ],
+        },
+    }
+
+
+async def measure(way: Way, shape: Shape, model: str, requests: int) -> dict[str, float]:
     """Return one round's figures."""
     each = max(1, round(requests * shape.share / shape.connections))
-    cpu_before = cpu_s(envoy_pid)
+    cpu_before = cpu_s(way.pid)
     started = time.perf_counter()
     request = request_for(shape, model)
-    per_client = await asyncio.gather(*(client(port, request, each) for _ in range(shape.connections)))
+    per_client = await asyncio.gather(*(client(way.port, request, each) for _ in range(shape.connections)))
     wall_s = time.perf_counter() - started
     took = sorted(t for times in per_client for t in times)
     return {
         "p50_ms": 1e3 * took[len(took) // 2],
         "p99_ms": 1e3 * took[min(len(took) - 1, int(len(took) * 0.99))],
         "requests_per_s": len(took) / wall_s,
-        "gateway_cpu_us": 1e6 * (cpu_s(envoy_pid) - cpu_before) / len(took),
+        "cpu_us": 1e6 * (cpu_s(way.pid) - cpu_before) / len(took),
     }
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU seconds a process has used."""
+    """Return the CPU seconds a process has used; 0 for no process."""
+    if not pid:
+        return 0.0
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -161,7 +206,7 @@ async def run(rounds: int, requests: int) -> None:
     (policy,) = load_policies([POLICY])
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         work = Path(folder)
-        upstream_port, ads_port, port = free_port(), free_port(), free_port()
+        upstream_port, ads_port, port, plain_port = free_port(), free_port(), free_port(), free_port()
         ads = AdsServer("127.0.0.1", ads_port)
         await ads.start()
         command = [sys.executable, __file__, "--serve", str(upstream_port)]
@@ -170,10 +215,12 @@ async def run(rounds: int, requests: int) -> None:
             launch(
                 command, name="upstream", ports=(upstream_port,), log_path=work / "up.log", ready_path="/"
             ) as upstream,
-            start_envoy(work, bootstrap=boot, wait=False) as envoy,
+            start_envoy(work / "gateway", bootstrap=boot, wait=False) as envoy,
+            start_envoy(work / "plain", bootstrap=plain_bootstrap(plain_port, upstream_port), wait=False) as plain,
         ):
             await asyncio.to_thread(upstream.wait_ready)
             await asyncio.to_thread(envoy.wait_ready)
+            await asyncio.to_thread(plain.wait_ready)
             replica = Replica(name="r", pool=policy.pools[0].key, state=ReplicaState.READY,
                               address=f"127.0.0.1:{upstream_port}", ordered_at_s=0.0)  # fmt: skip
             listening = ListenerSettings(port=port, access_log_path=str(work / "access.jsonl"))
@@ -181,38 +228,44 @@ async def run(rounds: int, requests: int) -> None:
             ads.publish(snapshot)
             if not await ads.wait_acked(snapshot.version, 15.0):
                 raise SystemExit(str(ads.status()))
-            ports = {"direct": upstream_port, "gateway": port}
+            ways = {
+                "direct": Way(port=upstream_port, pid=0),
+                "plain": Way(port=plain_port, pid=plain.pid),
+                "gateway": Way(port=port, pid=envoy.pid),
+            }
             for shape in SHAPES:
-                await compare(shape, ports, policy.model, rounds=rounds, requests=requests, envoy_pid=envoy.pid)
+                await compare(shape, ways, policy.model, rounds=rounds, requests=requests)
         await ads.stop()
 
 
-async def compare(
-    shape: Shape, ports: dict[str, int], model: str, *, rounds: int, requests: int, envoy_pid: int
-) -> None:
-    """Print the medians of both variants of one shape, and their ratios."""
-    for port in ports.values():
-        await measure(port, shape, model, max(50, requests // 4), envoy_pid)  # warm
-    seen: dict[str, list[dict[str, float]]] = {name: [] for name in ports}
+async def compare(shape: Shape, ways: dict[str, Way], model: str, *, rounds: int, requests: int) -> None:
+    """Print the medians of every way for one shape, and their ratios."""
+    for way in ways.values():
+        await measure(way, shape, model, max(50, requests // 4))  # warm
+    seen: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
     for index in range(rounds):
-        order = list(ports.items()) if index % 2 == 0 else list(ports.items())[::-1]
-        for name, port in order:
-            seen[name].append(await measure(port, shape, model, requests, envoy_pid))
+        order = list(ways.items()) if index % 2 == 0 else list(ways.items())[::-1]
+        for name, way in order:
+            seen[name].append(await measure(way, shape, model, requests))
     middle = {
         name: {key: statistics.median(r[key] for r in figures) for key in figures[0]} for name, figures in seen.items()
     }
     for name, figures in middle.items():
-        print_row({"shape": shape.name, "variant": name, "rounds": rounds, **figures})
-    direct, gateway = middle["direct"], middle["gateway"]
+        print_row({"shape": shape.name, "way": name, "rounds": rounds, **figures})
+    for base in ("direct", "plain"):
+        print_row({"shape": shape.name, "way": f"gateway against {base}", **_ratios(middle["gateway"], middle[base])})
+
+
+def _ratios(gateway: dict[str, float], base: dict[str, float]) -> dict[str, float]:
     ratios = {
-        "added_p50_ms": gateway["p50_ms"] - direct["p50_ms"],
-        "added_p99_ms": gateway["p99_ms"] - direct["p99_ms"],
-        "p50_ratio": gateway["p50_ms"] / direct["p50_ms"],
-        "throughput_ratio": gateway["requests_per_s"] / direct["requests_per_s"],
+        "added_p50_ms": gateway["p50_ms"] - base["p50_ms"],
+        "added_p99_ms": gateway["p99_ms"] - base["p99_ms"],
+        "p50_ratio": gateway["p50_ms"] / base["p50_ms"],
+        "throughput_ratio": gateway["requests_per_s"] / base["requests_per_s"],
     }
-    if shape.stream:
-        ratios["gateway_cpu_us_per_token"] = gateway["gateway_cpu_us"] / STREAM_TOKENS
-    print_row({"shape": shape.name, "variant": "gateway against direct", **ratios})
+    if base["cpu_us"]:
+        ratios["cpu_ratio"] = gateway["cpu_us"] / base["cpu_us"]
+    return ratios
 
 
 def print_row(row: dict[str, Any]) -> None:
@@ -223,7 +276,7 @@ def print_row(row: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--requests", type=int, default=400, help="per round and variant")
+    parser.add_argument("--requests", type=int, default=400, help="per round and way")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     uvloop.run(serve_upstream(args.serve) if args.serve else run(args.rounds, args.requests))
