@@ -51,7 +51,7 @@ def test_check_prints_what_it_understood(policy_file: Path, capsys: pytest.Captu
     assert check("-f", policy_file) == 0
     out = capsys.readouterr().out
     assert "service chat: model acme/chat-8b" in out
-    assert "slo ttft: 0.95 of requests ttft within 1 s over 28 d" in out
+    assert "slo ttft: 0.95 of requests with ttft within 1 s over 28 d" in out
     assert "pool main: 1..8 replicas" in out
 
 

@@ -15,6 +15,7 @@ from tidegate.app import servers
 from tidegate.app.servers import ScrapeJob
 from tidegate.observe.observer import Observer, ObserveSettings
 from tidegate.observe.prometheus import PrometheusConfig, PrometheusReader
+from tidegate.observe.result import Answer, Failure
 from tidegate.observe.selftest import ContractReport, Verdict, contract_report
 from tidegate.terms.forecast import Quantity
 from tidegate.terms.observation import Observation, PoolObservation, ServiceObservation, SliReading
@@ -150,8 +151,8 @@ def test_pool_sums_replicas_of_both_spellings_and_counts_a_twin_scrape_once(flee
     pool = fleet.pool("both", "both-1", "both-2")
     assert known(pool.running_requests) == 8.0
     assert isinstance(pool.waiting_requests, TrueZero)
-    assert known(pool.finished_per_s) == pytest.approx(4.0, rel=0.1)
-    assert known(pool.output_tokens_per_s) == pytest.approx(400.0, rel=0.1)
+    assert known(pool.finished_per_s) == pytest.approx(4.0, rel=0.15)
+    assert known(pool.output_tokens_per_s) == pytest.approx(400.0, rel=0.15)
     assert pool.running_requests.coverage_ratio == 1.0
     assert pool.violations == ()
     one, two = pool.replicas
@@ -190,8 +191,8 @@ def test_member_that_has_just_become_ready_and_is_not_scraped_yet_violates_nothi
 
 def test_service_reads_arrivals_less_retries_failures_and_lengths(fleet: Fleet) -> None:
     service = fleet.look("both", "both-1", "both-2")
-    assert known(service.arrivals_per_s) == pytest.approx(4.0, rel=0.1)
-    assert known(service.failed_per_s) == pytest.approx(1.0, rel=0.1)
+    assert known(service.arrivals_per_s) == pytest.approx(4.0, rel=0.15)
+    assert known(service.failed_per_s) == pytest.approx(1.0, rel=0.15)
     assert known(service.prompt_tokens_mean) == pytest.approx(500.0, rel=0.01)
     assert known(service.output_tokens_mean) == pytest.approx(100.0, rel=0.01)
     assert known(service.pools[0].gateway_in_flight_requests) == 8.0
@@ -276,7 +277,7 @@ def test_target_without_our_labels_is_joined_by_its_address(fleet: Fleet) -> Non
 
 def test_spelling_that_changes_in_mid_window_neither_hides_nor_doubles_the_load(fleet: Fleet) -> None:
     before = fleet.pool("switch", "switch-1")
-    assert known(before.finished_per_s) == pytest.approx(2.0, rel=0.1)
+    assert known(before.finished_per_s) == pytest.approx(2.0, rel=0.15)
     fleet.engines["switch-1"].prefix = "vllm_"
     fleet.engines["switch-1"].total = ""
     seen = []
@@ -367,7 +368,7 @@ def test_histories_hold_arrivals_and_tokens_on_the_grid_without_a_ramp(fleet: Fl
         assert history.samples
         assert all(at_s % 1.0 == 0.0 for at_s, _ in history.samples)
     for _, number in found[Quantity.REQUESTS_PER_S].samples:
-        assert number == pytest.approx(4.0, rel=0.05)
+        assert number == pytest.approx(4.0, rel=0.12)
 
 
 def test_report_is_clean_for_a_sound_fleet(fleet: Fleet) -> None:
@@ -429,3 +430,19 @@ def test_prometheus_that_stops_is_unreachable_then_left_alone_and_found_again(
     with start():
         clock_s[0] += 60.0
         assert why(look().arrivals_per_s) is UnknownReason.ABSENT
+
+
+def test_range_of_more_points_than_prometheus_allows_comes_whole_and_without_doubles(fleet: Fleet) -> None:
+    reader = PrometheusReader(PrometheusConfig(url=fleet.prometheus_url))
+    end_s = float(int(time.time()))
+    result = reader.range_("vector(1)", end_s - 6_000.0, end_s, 0.5)
+    assert isinstance(result, Answer)
+    (series,) = result.series
+    assert [at_s for at_s, _ in series.samples] == [end_s - 6_000.0 + 0.5 * i for i in range(12_001)]
+
+
+def test_range_that_fails_in_part_fails_whole(fleet: Fleet) -> None:
+    reader = PrometheusReader(PrometheusConfig(url=fleet.prometheus_url))
+    result = reader.range_("up[", time.time() - 6_000.0, time.time(), 0.5)
+    assert isinstance(result, Failure)
+    assert result.reason is UnknownReason.REJECTED

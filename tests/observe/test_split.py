@@ -1,13 +1,14 @@
 """Range pieces cover the grid once, and merging never doubles a point."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.observe.result import Series
 from tidegate.observe.split import chunks, merge
 
 
+@settings(deadline=None)
 @given(
     start=st.integers(0, 10**6),
     span=st.integers(0, 5_000),

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.observe.engines import MODEL, key_of, members, policy, ready
 
@@ -80,6 +80,7 @@ def test_nothing_at_all_is_unknown_everywhere() -> None:
     assert {type(s) for s in signals(observed()).values()} == {Unknown}
 
 
+@settings(deadline=None)
 @given(reason=st.sampled_from(list(UnknownReason)), detail=st.text(max_size=20))
 def test_failure_of_prometheus_is_its_reason_everywhere(reason: UnknownReason, detail: str) -> None:
     failure = Failure(reason=reason, detail=detail)
@@ -91,6 +92,7 @@ def test_failure_of_prometheus_is_its_reason_everywhere(reason: UnknownReason, d
     assert service.pools[0].violations == ()
 
 
+@settings(deadline=None)
 @given(present=st.sets(st.sampled_from(sorted({*GAUGES, *COUNTERS}))), number=st.floats(0.0, 1.0))
 def test_quantity_is_known_exactly_when_its_series_is_there(present: set[str], number: float) -> None:
     names = {**GAUGES, **COUNTERS}
@@ -101,6 +103,7 @@ def test_quantity_is_known_exactly_when_its_series_is_there(present: set[str], n
         assert isinstance(signal, Known) == (quantity in present)
 
 
+@settings(deadline=None)
 @given(numbers=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=6), age_s=st.floats(0, 60))
 def test_whatever_is_sampled_is_a_finite_number_or_a_reason(numbers: list[float], age_s: float) -> None:
     found = [series(name, *numbers, newest_at_s=NOW_S - age_s) for name in (*GAUGES.values(), *COUNTERS.values())]
@@ -113,6 +116,7 @@ def test_whatever_is_sampled_is_a_finite_number_or_a_reason(numbers: list[float]
                 assert all(n == numbers[0] for n in numbers) or numbers[-1] == 0.0, name
 
 
+@settings(deadline=None)
 @given(reporting=st.integers(0, 5), silent=st.integers(0, 5))
 def test_coverage_is_the_share_of_ready_replicas_that_reported(reporting: int, silent: int) -> None:
     names = [f"r-{i}" for i in range(reporting + silent)]

@@ -96,8 +96,10 @@ def _understood(policy: "ServicePolicy") -> list[str]:
 def _promise(slo: "Slo") -> str:
     days = slo.window_s / 86_400
     window = f"{days:g} d" if days >= 1 else f"{slo.window_s:g} s"
-    limit = "" if slo.threshold_s is None else f" within {slo.threshold_s:g} s"
-    return f"{slo.objective_ratio:.4g} of requests {slo.indicator}{limit} over {window}"
+    what = "answered without a server error"
+    if slo.threshold_s is not None:
+        what = f"with {slo.indicator} within {slo.threshold_s:g} s"
+    return f"{slo.objective_ratio:.4g} of requests {what} over {window}"
 
 
 def _shape(pool: "PoolPolicy") -> str:
