@@ -184,9 +184,11 @@ def test_server_started_outside_the_main_thread_is_refused(workdir: Path, free_p
 
 # Starts one Prometheus and one Envoy, tells their pids, then waits to be ended as the test pleases.
 _OWNER = """
-    import sys, time
+    import signal, sys, time
     from pathlib import Path
     from tidegate.app import servers
+    # A shell's background job, which the tests may be, has Ctrl-C ignored; the owner here is a foreground one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with (
         servers.start_prometheus(Path(sys.argv[1]), port=servers.free_port(), scrape_interval_s=1, jobs=[]) as one,
         servers.start_envoy(Path(sys.argv[1]), bootstrap={"admin": {"address": {"socket_address": {

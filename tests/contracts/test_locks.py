@@ -58,12 +58,14 @@ def test_locks_hold_what_the_project_declares() -> None:
     assert tools - set(entries("dev")) == set()
 
 
-def test_code_imports_only_locked_packages() -> None:
+@pytest.mark.parametrize(("lock", "roots"), [("runtime", ROOTS), ("dev", ("tests", "benchmarks"))])
+def test_code_imports_only_locked_packages(lock: str, roots: tuple[str, ...]) -> None:
     providers = importlib.metadata.packages_distributions()
-    locked = set(entries("runtime"))
+    locked = set(entries(lock))
+    own = {"tidegate", "tests", "benchmarks"}
     missing = set()
-    for path in (file for root in ROOTS for file in (CHECKOUT / root).rglob("*.py")):
-        for name in imported(ast.parse(path.read_text())) - sys.stdlib_module_names - {"tidegate"}:
+    for path in (file for root in roots for file in (CHECKOUT / root).rglob("*.py")):
+        for name in imported(ast.parse(path.read_text())) - sys.stdlib_module_names - own:
             if not {normal(provider) for provider in providers.get(name, [])} & locked:
                 missing.add(f"{path.relative_to(CHECKOUT)}: {name}")
     assert missing == set()
