@@ -2,7 +2,6 @@
 ROOT := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 BIN := .venv/bin
 SHELL := /bin/bash
-export DEMO_SECONDS LOCK_ARGS
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types lock bench clean

@@ -13,6 +13,7 @@ import tomllib
 with open("pyproject.toml", "rb") as file:
     print(*tomllib.load(file)["dependency-groups"]["dev"], sep="\n")' >"$groups"
 
+# shellcheck disable=SC2086 # LOCK_ARGS are words
 compile() {
   env -u PIP_FIND_LINKS -u PIP_CONSTRAINT -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL -u PIP_NO_INDEX -u PIP_REQUIRE_VIRTUALENV \
     PIP_CONFIG_FILE=/dev/null CUSTOM_COMPILE_COMMAND="make lock" \

@@ -88,6 +88,7 @@ link_unpacked() {
   for pair in prometheus:prometheus promtool:promtool alertmanager:prometheus-alertmanager; do
     name="${pair%%:*}" file="$cache/root/usr/bin/${pair##*:}"
     [ -x "$file" ] || continue
+    # shellcheck disable=SC2016 # the wrapper expands them when it runs
     printf '#!/bin/sh\nLD_LIBRARY_PATH="%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "%s" "$@"\n' \
       "$cache/root/usr/lib/$(uname -m)-linux-gnu" "$file" >"$cache/bin/$name"
     chmod 755 "$cache/bin/$name"
