@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.catalogue.canonical import BY_NAME, QUANTITIES
 from tidegate.catalogue.engines import ENGINES
-from tidegate.catalogue.own import OWN, PREFIX
+from tidegate.catalogue.own import OWN, PREFIX, TWIN
 from tidegate.catalogue.quantity import Kind
 from tidegate.terms.fleet import EngineKind
 
@@ -88,8 +88,8 @@ def test_additions_keep_the_prefix_of_the_name_they_belong_to() -> None:
 
 
 def test_own_metrics_are_named_once_and_by_the_rules() -> None:
-    assert len({m.name for m in OWN}) == len(OWN)
-    for metric in OWN:
+    assert len({m.name for m in (*OWN, *TWIN)}) == len(OWN) + len(TWIN)
+    for metric in (*OWN, *TWIN):
         assert metric.name.startswith(PREFIX)
         assert (metric.kind is Kind.COUNTER) == metric.name.endswith("_total")
         assert (metric.kind is Kind.HISTOGRAM) == bool(metric.buckets)

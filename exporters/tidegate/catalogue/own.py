@@ -145,3 +145,20 @@ OWN: tuple[OwnMetric, ...] = (
     JOURNAL_WRITABLE,
     ALERT_ACTIONS,
 )
+
+# Of an engine twin, beside vLLM's names.
+TWIN_LAG = OwnMetric(
+    name="tidegate_twin_lag_seconds",
+    kind=Kind.GAUGE,
+    unit=Unit.SECONDS,
+    labels=(),
+    meaning="How far the twin's last step ended after its modelled time.",
+)
+TWIN_WORST_LAG = OwnMetric(
+    name="tidegate_twin_worst_lag_seconds",
+    kind=Kind.GAUGE,
+    unit=Unit.SECONDS,
+    labels=(),
+    meaning="Largest such lag since the twin started.",
+)
+TWIN: tuple[OwnMetric, ...] = (TWIN_LAG, TWIN_WORST_LAG)
