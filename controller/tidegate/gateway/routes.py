@@ -44,26 +44,20 @@ def route_configuration(policies: Sequence[ServicePolicy], weights: Mapping[Pool
         "domains": ["*"],
         # The body is read before its route is known, so the largest limit holds first and each service's own second.
         "request_body_buffer_limit": largest_bytes,
-        "matcher": {
-            "matcher_tree": {
-                "input": {
-                    "name": "model",
-                    "typed_config": typed(
-                        "envoy.type.matcher.v3.HttpRequestHeaderMatchInput", header_name=MODEL_HEADER
-                    ),
-                },
-                "exact_match_map": {
-                    "map": {
-                        p.model: {"action": _route_list(_service_routes(p, weights, largest_bytes))}
-                        for p in sorted(policies, key=lambda p: p.model)
-                    }
-                },
-            },
-            "on_no_match": {"action": closed},
-        },
+        "matcher": {"on_no_match": {"action": closed}},
     }
-    if not policies:
-        host["matcher"] = {"on_no_match": {"action": closed}}
+    if policies:
+        by_model = {
+            p.model: {"action": _route_list(_service_routes(p, weights, largest_bytes))}
+            for p in sorted(policies, key=lambda p: p.model)
+        }
+        host["matcher"]["matcher_tree"] = {
+            "input": {
+                "name": "model",
+                "typed_config": typed("envoy.type.matcher.v3.HttpRequestHeaderMatchInput", header_name=MODEL_HEADER),
+            },
+            "exact_match_map": {"map": by_model},
+        }
     return {
         "name": ROUTES_NAME,
         "virtual_hosts": [host],
