@@ -241,7 +241,7 @@ def test_replica_never_exceeds_kv_or_batch_or_budget(
 
 
 @relaxed
-@given(load=loads, shape=shapes, pace=st.integers(1, 5_000))
+@given(load=loads, shape=shapes, pace=st.integers(7, 5_000))
 def test_replica_steps_the_same_however_often_it_is_asked(
     engine: Engine, load: list[tuple[int, int, int, int]], shape: dict[str, int], pace: int
 ) -> None:

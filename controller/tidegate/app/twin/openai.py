@@ -180,8 +180,8 @@ class StreamPieces:
     """The server-sent events of one streamed answer, rendered once: every token but the last is the same bytes.
 
     `opening` goes before the first token, `token` is one token, `last` the last one with its finish reason. `closing`
-    is the usage, if asked for, and the end mark. With `chunked`, each event is one HTTP/1.1 chunk and `closing` ends the
-    body.
+    is the usage, if asked for, and the end mark. With `chunked`, each event is one HTTP/1.1 chunk and `closing` ends
+    the body.
     """
 
     __slots__ = ("closing", "last", "opening", "token")

@@ -49,10 +49,10 @@ class _Life:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._on_stop, number)
         self._loop.add_signal_handler(signal.SIGUSR1, self._twin.toggle_names)
-        if self._serving.listen_early:
-            await self._listen()
-        self._loop.call_later(self._serving.cold_start_s, lambda: asyncio.ensure_future(self._warm()))
         try:
+            if self._serving.listen_early:
+                await self._listen()
+            self._loop.call_later(self._serving.cold_start_s, lambda: asyncio.ensure_future(self._warm()))
             code = await self._ended
             await self._close()
         finally:
