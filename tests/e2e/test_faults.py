@@ -102,7 +102,8 @@ def test_twin_killed_is_replaced_and_only_streams_cut_mid_answer_are_lost_and_na
         cut = [a for a in answers if a.ending is Ending.CUT]
         time.sleep(3.0)  # one stats flush and two scrapes
         assert prometheus_value(stack, "sum(envoy_tg_streams_cut)") == (float(len(cut)) if cut else None)
-        named = [line for line in map(json.loads, stack.access_log.read_text().splitlines()) if line.get("cut") is True]
+        logged = map(json.loads, stack.access_log.read_text().splitlines())
+        named = [line for line in logged if line["status"] == 200 and set(line["flags"].split(",")) & {"UC", "UR"}]
         assert len(named) == len(cut)
         assert all(victim.address in json.dumps(line) for line in named)
         assert prometheus_value(stack, 'sum(envoy_tg_requests{code_class="5xx"})') in {None, 0.0}

@@ -15,7 +15,7 @@ FAST_ALPHA = 0.5
 SLOW_ALPHA = 0.1
 TREND_BETA = 0.15
 # Share of the trend that is left after each step (Gardner and McKenzie, "Forecasting trends in time series", 1985).
-TREND_DAMPING = 0.9
+TREND_DAMPING = 0.8
 # Two steps in a row beyond this many scales on the same side are a level shift and not noise.
 SHIFT_SCALES = 3.0
 # With fewer samples the errors say nothing yet.

@@ -17,6 +17,9 @@ _FLOOR_RATIO = 1.0
 # Counting noise is taken over at least this long: rates are read over windows of about this length, and an engine's
 # queue absorbs what is shorter.
 NOISE_WINDOW_S = 15.0
+# Errors this many steps old, or one horizon if that is longer, count half: a ramp is over when it is over, its errors
+# must not hold capacity for the rest of the history.
+_HALF_LIFE_STEPS = 20
 # Each lead time needs this many errors to have quantiles of its own.
 _LEAST_ERRORS = 8
 
@@ -43,8 +46,13 @@ def horizon_quantiles(
     floor = max(_FLOOR_RATIO * float(np.nanmean(values)), 1e-9)
     leads = np.unique(np.linspace(ahead[0], ahead[-1], min(_LEADS, steps)).round().astype(np.int64))
     expected = centres(leads.astype(np.float64))
+    half_life = float(max(_HALF_LIFE_STEPS, steps))
     errors = np.stack(
-        [_error_quantiles(values, expected[:, k], int(lead), floor, levels) for k, lead in enumerate(leads)], axis=1
+        [
+            _error_quantiles(values, expected[:, k], int(lead), floor=floor, levels=levels, half_life=half_life)
+            for k, lead in enumerate(leads)
+        ],
+        axis=1,
     )
     centre = centres(ahead)[-1]
     size = np.maximum(centre, floor)
@@ -57,19 +65,22 @@ def horizon_quantiles(
 
 
 def _error_quantiles(
-    values: FloatArray, expected: FloatArray, lead: int, floor: float, levels: tuple[float, ...]
+    values: FloatArray, expected: FloatArray, lead: int, *, floor: float, levels: tuple[float, ...], half_life: float
 ) -> FloatArray:
     """Return quantiles of the relative error `lead` steps ahead, shape (len(levels),); the longest lead with data."""
     lead = min(lead, max(1, len(values) - _LEAST_ERRORS))
     came, guessed = values[lead:], expected[:-lead]
     errors = (came - guessed) / np.maximum(guessed, floor)
-    errors = errors[np.isfinite(errors)]
+    weights = 0.5 ** (np.arange(len(errors), 0, -1) / half_life)
+    known = np.isfinite(errors)
+    errors, weights = errors[known], weights[known]
     if len(errors) < _LEAST_ERRORS:
         return np.zeros(len(levels))
-    errors.sort()
-    # Linear interpolation between order statistics, as numpy.quantile does by default, at a fifth of its time.
-    at = np.array(levels) * (len(errors) - 1)
-    found: FloatArray = np.interp(at, np.arange(len(errors), dtype=np.float64), errors)
+    order = np.argsort(errors)
+    errors, weights = errors[order], weights[order]
+    # The middle of each error's share of the weight is its level; linear in between, the extremes beyond.
+    at = (np.cumsum(weights) - weights / 2.0) / weights.sum()
+    found: FloatArray = np.interp(levels, at, errors)
     return found
 
 

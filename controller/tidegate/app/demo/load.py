@@ -118,6 +118,7 @@ def request_bytes(arrival: Arrival, *, model: str, host: str) -> bytes:
         {
             "model": model,
             "stream": True,
+            "stream_options": {"include_usage": True},  # lets the gateway measure time per output token
             "max_tokens": arrival.output_tokens,
             "messages": [{"role": "user", "content": (_WORD * arrival.prompt_tokens).strip()}],
         }
@@ -161,7 +162,7 @@ def _answer(arrival: Arrival, stream: _Stream, *, sent_s: float, ended_s: float,
         detail = stream.body.decode(errors="replace")[:300]
     else:
         ending = Ending.DONE if stream.complete else Ending.CUT
-    # The last event is [DONE] itself, the engine's closing chunk comes with the last token.
+    # Two events are no token: the usage and [DONE].
     tokens = arrival.output_tokens if ending is Ending.DONE else min(stream.events, arrival.output_tokens)
     return Answer(
         arrival=arrival,

@@ -139,6 +139,8 @@ class Stack:
                     admin_port=self.ports.envoy_admin,
                     node_id="gateway-0",
                 ),
+                # The access log is read while Envoy runs; by default it lags ten seconds.
+                extra_args=("--file-flush-interval-msec", "500"),
             )
         )
 
