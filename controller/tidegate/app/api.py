@@ -3,6 +3,7 @@
 import asyncio
 import importlib.metadata
 from collections.abc import Callable
+from dataclasses import asdict
 from http import HTTPStatus
 from importlib import resources
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from tidegate.actuate.xds import AdsStatus
 from tidegate.alerts.webhook import MAX_BODY_BYTES
 from tidegate.app import api_models as out
 from tidegate.app.alert_desk import AlertDesk
@@ -35,6 +37,10 @@ _BODY_TIMEOUT_S = 10.0
 _NO_DESK = "the alert webhook is not configured: start the controller with an alert token file"
 
 
+def _no_gateways() -> AdsStatus:
+    return AdsStatus(version=None, gateways=())
+
+
 def build_app(
     state: LiveState,
     *,
@@ -42,6 +48,7 @@ def build_app(
     metrics: SelfMetrics,
     desk: AlertDesk | None = None,
     faults: Callable[[], tuple[str, ...]] = tuple,
+    gateways: Callable[[], AdsStatus] = _no_gateways,
 ) -> FastAPI:
     """Return the application.
 
@@ -51,6 +58,7 @@ def build_app(
         metrics: Our own metrics, for `/metrics`.
         desk: Takes alerts; None answers 503 with the reason.
         faults: Returns what else keeps the controller from being ready, e.g. `Loop.ready_reasons`.
+        gateways: Returns what the xDS server knows of each Envoy.
     """
     app = FastAPI(
         title="Tidegate",
@@ -68,6 +76,7 @@ def build_app(
 
     app.include_router(_probes(reasons, metrics))
     app.include_router(_reads(state, clock, reasons))
+    app.include_router(_gateway(gateways))
     app.include_router(_alerts(desk, clock))
     app.include_router(_page())
     return app
@@ -135,6 +144,17 @@ def _reads(state: LiveState, clock: Callable[[], float], reasons: Callable[[], l
         now_s = clock()
         since_s = now_s - span_s
         return history_out(state.newest(), state.ticks(since_s), service=service, since_s=since_s, now_s=now_s)
+
+    return router
+
+
+def _gateway(gateways: Callable[[], AdsStatus]) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/gateway")
+    async def gateway() -> out.GatewaysOut:
+        """Every Envoy with what it has, is being sent and has refused."""
+        return out.GatewaysOut.model_validate(asdict(gateways()))
 
     return router
 

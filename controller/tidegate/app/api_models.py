@@ -295,3 +295,36 @@ class ErrorOut(_Out):
     """Why a request was refused."""
 
     error: str
+
+
+class RefusedResourceOut(_Out):
+    """One resource a gateway turned down (NACK)."""
+
+    type_url: str
+    name: str
+    version: str
+    kept_version: str | None
+    """What it goes on with; null when it has none."""
+    reason: str
+    """Envoy's own words."""
+
+
+class GatewayOut(_Out):
+    """One Envoy as the xDS server sees it."""
+
+    node_id: str
+    connected: bool
+    seen_ago_s: float
+    has_version: str | None
+    """Newest snapshot it acknowledged whole; null before the first."""
+    resources: dict[str, int]
+    """Acknowledged resources by type."""
+    waiting_for: list[str]
+    refused: list[RefusedResourceOut]
+
+
+class GatewaysOut(_Out):
+    """Every gateway and the snapshot it should have."""
+
+    version: str | None
+    gateways: list[GatewayOut]

@@ -138,7 +138,7 @@ async def control(
             interventions=desk.in_force if desk is not None else _none_in_force,
             resumed=resumed,
         )
-        api = _api(options.listen, state, loop, desk)
+        api = _api(options.listen, state, loop, desk=desk, ads=ads)
         undo.push_async_callback(api.stop)
         await ads.start()
         undo.push_async_callback(ads.stop)
@@ -149,9 +149,11 @@ async def control(
         await loop.run(stop)
 
 
-def _api(listen: Address, state: LiveState, loop: Loop, desk: AlertDesk | None) -> ApiServer:
+def _api(listen: Address, state: LiveState, loop: Loop, *, desk: AlertDesk | None, ads: AdsServer) -> ApiServer:
     metrics = SelfMetrics(state, journal_writable=lambda: not loop.status.journal_error, desk=desk)
-    app = build_app(state, clock=clock.now_s, metrics=metrics, desk=desk, faults=loop.ready_reasons)
+    app = build_app(
+        state, clock=clock.now_s, metrics=metrics, desk=desk, faults=loop.ready_reasons, gateways=ads.status
+    )
     return ApiServer(app, host=listen.host, port=listen.port)
 
 

@@ -36,7 +36,7 @@ def histogram_bounds(thresholds_s: Sequence[float]) -> list[Body]:
     the bin its bound lies in: `le="1000"` would hold everything below 1100 ms, while `le="999"` holds exactly what took
     less than 1000 ms. So a threshold of more than two significant digits is read at the next bin: 1.25 s at 1.3 s.
     """
-    own = {math.ceil(t * 1000) for t in thresholds_s}
+    own = {math.ceil(round(t * 1000, 6)) for t in thresholds_s}  # 1.1 s is 1100.0000000000002 ms in floats
     return [
         _buckets("ttft", {*_COMMON_LATENCIES_MS, *own}),
         _buckets("duration", {*_COMMON_LATENCIES_MS, *own}),

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from tidegate.actuate.xds import AdsStatus, GatewayStatus
+from tidegate.actuate.xds_session import Refusal
 from tidegate.alerts.webhook import MAX_BODY_BYTES
 from tidegate.app.alert_desk import AlertDesk
 from tidegate.app.api import build_app
@@ -205,6 +207,29 @@ def test_wrong_request_is_refused_with_the_reason(fleet: Fleet, path: str, code:
     answer = fleet.client.get(path)
     assert answer.status_code == code
     assert said in answer.json()["error"]
+
+
+def test_gateway_names_what_an_envoy_refused() -> None:
+    refusal = Refusal(type_url="t/Cluster", name="chat/main", version="2", kept_version="1", reason="bad weight")
+    status = AdsStatus(
+        version="v2",
+        gateways=(
+            GatewayStatus(
+                node_id="gateway-0", connected=True, seen_ago_s=1.0, has_version="v1", resources={"Cluster": 1},
+                waiting_for=(), refused=(refusal,),
+            ),
+        ),
+    )  # fmt: skip
+    state = LiveState(started_at_s=T0)
+    metrics = SelfMetrics(state, journal_writable=lambda: True)
+    with TestClient(build_app(state, clock=lambda: T0, metrics=metrics, gateways=lambda: status)) as client:
+        found = client.get("/v1/gateway").json()
+    assert found["gateways"][0]["refused"][0]["reason"] == "bad weight"
+    assert found["gateways"][0]["has_version"] != found["version"]
+
+
+def test_gateway_is_empty_before_an_envoy_came(fleet: Fleet) -> None:
+    assert _json(fleet, "/v1/gateway") == {"version": None, "gateways": []}
 
 
 def test_every_answer_forbids_foreign_content(fleet: Fleet) -> None:

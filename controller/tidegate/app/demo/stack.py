@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tidegate.app.config import load_policies
 from tidegate.app.servers import (
     ScrapeJob,
     Server,
@@ -29,7 +30,7 @@ from tidegate.app.servers import (
     start_envoy,
     start_prometheus,
 )
-from tidegate.gateway.bootstrap import bootstrap
+from tidegate.gateway.bootstrap import bootstrap, thresholds_s
 from tidegate.terms.errors import ServerUnreachableError
 
 _PROBE_TIMEOUT_S = 2.0
@@ -138,9 +139,11 @@ class Stack:
                     ads_port=self.ports.ads,
                     admin_port=self.ports.envoy_admin,
                     node_id="gateway-0",
+                    thresholds_s=thresholds_s(load_policies([self.settings.policy])),
                 ),
                 # The access log is read while Envoy runs; by default it lags ten seconds.
-                extra_args=("--file-flush-interval-msec", "500"),
+                # Filters that Envoy calls work in progress warn at every start: known, and pinned by version.
+                extra_args=("--file-flush-interval-msec", "500", "--component-log-level", "misc:error"),
             )
         )
 
