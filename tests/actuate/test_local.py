@@ -154,7 +154,7 @@ def test_fleet_reports_status_and_log_when_a_start_fails_and_backs_off(opened: O
     )
     refused = do(fleet, StepKind.WARM, "c")
     assert not refused.accepted
-    assert refused.detail.startswith("2 starts failed in a row; the next is tried in ")
+    assert refused.detail == "2 starts failed in a row; the next is tried 5 s after the last"
     assert see(fleet, "c") is None
     assert do(fleet, StepKind.WARM, "c", now_s=time.time() + 6.0).accepted
 

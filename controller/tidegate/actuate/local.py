@@ -143,8 +143,10 @@ class LocalFleet:
             return False, f"{step.replica} has lived already; the next decision names another"
         until_s = blocked_until_s(state.pool(step.pool))
         if now_s < until_s:
-            failures = state.pool(step.pool).failures
-            return False, f"{failures} starts failed in a row; the next is tried in {until_s - now_s:.0f} s"
+            record = state.pool(step.pool)
+            pause_s = until_s - (record.last_failure_at_s or 0.0)
+            # No countdown: an answer that changes each second would be news to the journal each second.
+            return False, f"{record.failures} starts failed in a row; the next is tried {pause_s:.0f} s after the last"
         try:
             port = process.free_port(spec.host, {r.port for r in state.replicas.values()})
         except RefusedError as exc:
