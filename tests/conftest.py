@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hypothesis
 import pytest
 
 from tidegate.app import servers
@@ -27,6 +28,10 @@ class Leftover(NamedTuple):
     command: str
     test: str
 
+
+# A busy machine makes an example slow, not wrong: no test here is a stopwatch.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 _LEFTOVERS = pytest.StashKey[list[Leftover]]()
 
