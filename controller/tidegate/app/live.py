@@ -35,9 +35,10 @@ class LiveTable:
             if pool.verdict is not Verdict.HOLD:
                 self._moves.append(Text(f"#{record.decision.sequence} {sentence(pool)}", style=_COLOUR[pool.verdict]))
         problems = [e for e in (status.journal_error, status.sweep_error, status.tick_error) if e]
+        now = [Text(sentence(pool), style="bold") for pool in record.decision.pools]
+        last = [Text("last moves", style="dim"), *self._moves] if self._moves else []
         self._live.update(
-            Group(pools_table(record), *self._moves, *(Text(problem, style="red") for problem in problems)),
-            refresh=True,
+            Group(pools_table(record), *now, *last, *(Text(problem, style="red") for problem in problems)), refresh=True
         )
 
 
@@ -47,7 +48,6 @@ def pools_table(record: TickRecord) -> Table:
     for pool in record.decision.pools:
         seen = next((s for s in record.inputs.observation.services if s.service == pool.key.service), None)
         table.add_row(*_row(pool, seen, record), style=_COLOUR[pool.verdict])
-        table.add_row(Text(sentence(pool), style="dim"))
     return table
 
 

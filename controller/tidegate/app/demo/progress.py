@@ -49,9 +49,11 @@ class Progress:
             told_at = elapsed
             (service,) = record.inputs.observation.services[:1]
             forecast = next((f for f in record.inputs.forecasts if f.quantity is Quantity.REQUESTS_PER_S), None)
-            ahead = f"{forecast.peak(0.9):.1f}" if forecast else "unknown"
+            policy = next(p for p in record.inputs.policies if p.name == pool.key.service)
+            level = policy.scaling.forecast_quantile
+            ahead = f"{forecast.peak(level):.1f}" if forecast else "unknown"
             self._tell(
-                f"{elapsed:4.0f}/{self._seconds:.0f} s  load {text(service.arrivals_per_s)} req/s, forecast p90 {ahead}"
+                f"{elapsed:4.0f}/{self._seconds:.0f} s  load {text(service.arrivals_per_s)} req/s, forecast p{100 * level:.0f} {ahead}"
                 f"  ready {pool.ready_replicas} starting {pool.starting_replicas} asked {pool.asked_replicas}"
                 f"\n            {sentence(pool)}"
             )

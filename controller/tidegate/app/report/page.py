@@ -14,6 +14,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 14px; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 .wide { overflow-x: auto; }
+th, .figures td { white-space: nowrap; }
 img { max-width: 100%; background: #fff; border-radius: 6px; }
 figure { margin: 1.5rem 0; }
 small { opacity: .75; }
@@ -46,7 +47,7 @@ def report_html(
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
-        f"<h1>{escape(title)}</h1><div class=wide>{_rows_html(rows)}</div><p><small>{escape(notes)}</small></p>"
+        f"<h1>{escape(title)}</h1><div class="wide figures">{_rows_html(rows)}</div><p><small>{escape(notes)}</small></p>"
         f"{figures}<h2>Moves and their reasons</h2><div class=wide><table><tr><th>second</th><th>reason</th>"
         f"<th>in words</th></tr>{moves}</table></div></body></html>\n"
     )
