@@ -24,9 +24,9 @@ class Evidence:
 def corrected(ratio: float, evidence: Evidence | None, *, modelled_per_s: float) -> float:
     """Return the new ratio of real to modelled capacity.
 
-    A replica that carries more than believed while every objective holds proves a higher capacity. A replica that queues
-    and misses an objective at less than the believed rate proves a lower one. Anything else proves nothing: an idle
-    fleet says nothing about its limits, so the ratio stays (it does not drift back).
+    A replica that carries more than believed while every objective holds proves a higher capacity. A replica that
+    queues and misses an objective at less than the believed rate proves a lower one. Anything else proves nothing: an
+    idle fleet says nothing about its limits, so the ratio stays (it does not drift back).
 
     Args:
         ratio: Present ratio, within MIN_RATIO..MAX_RATIO.

@@ -54,6 +54,7 @@ class Progress:
             ahead = f"{forecast.peak(level):.1f}" if forecast else "unknown"
             self._tell(
                 f"{elapsed:4.0f}/{self._seconds:.0f} s  load {text(service.arrivals_per_s)} req/s, "
-                f"forecast p{100 * level:.0f} {ahead}  ready {pool.ready_replicas} starting {pool.starting_replicas} asked {pool.asked_replicas}"
+                f"forecast p{100 * level:.0f} {ahead}  "
+                f"ready {pool.ready_replicas} starting {pool.starting_replicas} asked {pool.asked_replicas}"
                 f"\n            {sentence(pool)}"
             )

@@ -85,7 +85,11 @@ def _only(policies: tuple[ServicePolicy, ...], path: Path) -> ServicePolicy:
 
 def _empty(out: Path) -> None:
     """Make `out` and take away what an earlier demo left there (only names the demo itself writes)."""
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        msg = f"{out}: must be a folder for the report that can be written: {exc.strerror}"
+        raise BadInputError(msg) from exc
     shutil.rmtree(out / "run", ignore_errors=True)
 
 

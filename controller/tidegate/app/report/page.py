@@ -47,7 +47,8 @@ def report_html(
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
-        f"<h1>{escape(title)}</h1><div class='wide figures'>{_rows_html(rows)}</div><p><small>{escape(notes)}</small></p>"
+        f"<h1>{escape(title)}</h1><div class='wide figures'>{_rows_html(rows)}</div>"
+        f"<p><small>{escape(notes)}</small></p>"
         f"{figures}<h2>Moves and their reasons</h2><div class=wide><table><tr><th>second</th><th>reason</th>"
         f"<th>in words</th></tr>{moves}</table></div></body></html>\n"
     )
