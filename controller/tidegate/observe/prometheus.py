@@ -52,6 +52,7 @@ class PrometheusReader:
             longest_pause_s=config.breaker_longest_pause_s,
             monotonic_s=monotonic_s,
         )
+        self._last_trouble = f"{config.name}: not asked yet"  # an open breaker says why it opened
 
     def close(self) -> None:
         """Close the connections."""
@@ -102,12 +103,13 @@ class PrometheusReader:
         if wait_s is not None:
             return Failure(
                 reason=UnknownReason.BREAKER_OPEN,
-                detail=f"{self.config.name}: not asked after repeated failures; next try in {wait_s:.1f} s",
+                detail=f"{self._last_trouble}; not asked again for {wait_s:.1f} s",
             )
         try:
             answer = _parsed(_rows(call, self.config), self.config)
         except TransportError as exc:
             if exc.server_trouble:
+                self._last_trouble = exc.detail
                 self._breaker.failed()
             else:
                 self._breaker.succeeded()

@@ -1,5 +1,8 @@
 """Flags that several verbs share, read with one error style."""
 
+import os
+from pathlib import Path
+
 from tidegate.app.config_quantity import parse_duration_s
 from tidegate.terms.errors import BadInputError
 
@@ -34,3 +37,22 @@ def duration_s(flag: str, text: str, *, least_s: float = 0.0) -> float:
         msg = f"{flag}: must be at least {least_s:g}s, got {text}"
         raise BadInputError(msg)
     return seconds
+
+
+def writable_folder(flag: str, path: Path) -> Path:
+    """Return the folder, made when it was missing.
+
+    Raises:
+        BadInputError: It cannot be made or written.
+    """
+    why = ""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        why = exc.strerror or str(exc)
+    if not why and not os.access(path, os.W_OK | os.X_OK):
+        why = "permission denied"
+    if why:
+        msg = f"{flag}: {path}: must be a folder that can be written: {why}"
+        raise BadInputError(msg)
+    return path

@@ -1,11 +1,13 @@
 """`tidegate run`: the controller."""
 
 import argparse
+import os
 from pathlib import Path
 
-from tidegate.app.cli.flags import duration_s, host_port
+from tidegate.app.cli.flags import duration_s, host_port, writable_folder
 from tidegate.app.cli.main import EXIT_DONE
 from tidegate.app.cli.prometheus_flags import SCRAPES_PER_WINDOW, add_prometheus_arguments, prometheus_config
+from tidegate.app.twin.owner import start_ticks
 from tidegate.terms.errors import BadInputError
 
 EXAMPLE = "tidegate run -f policy.yaml --prometheus http://127.0.0.1:9090 --state-dir ./state --live"
@@ -37,12 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the controller until SIGINT or SIGTERM and return 0."""
+    # gRPC writes lines of its own to stderr, e.g. about a port in use; what it cannot do reaches us as an error too.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tidegate.app.cli.run_process import serve  # noqa: PLC0415  (a second of imports; `--help` must not pay it)
     from tidegate.app.controller import Address, ControllerOptions  # noqa: PLC0415
 
     prometheus = prometheus_config(args)
     if prometheus is None:
         msg = "--prometheus: must be given: the controller decides on nothing else"
+        raise BadInputError(msg)
+    if args.owner_pid is not None and (args.owner_pid < 1 or start_ticks(args.owner_pid) is None):
+        msg = f"--owner-pid: must be the pid of a running process, got {args.owner_pid}"
         raise BadInputError(msg)
     interval_s = duration_s("--scrape-interval", args.scrape_interval)
     window_s = SCRAPES_PER_WINDOW * interval_s
@@ -64,5 +71,6 @@ def run(args: argparse.Namespace) -> int:
         owner_pid=args.owner_pid,
         dry_run=args.dry_run,
     )
+    writable_folder("--state-dir", args.state_dir)
     serve(options, live=args.live)
     return EXIT_DONE

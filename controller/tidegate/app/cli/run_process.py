@@ -17,8 +17,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def serve(options: ControllerOptions, *, live: bool) -> None:
-    """Run the controller until SIGINT or SIGTERM."""
-    options.state_dir.mkdir(parents=True, exist_ok=True)
+    """Run the controller until SIGINT or SIGTERM; the state folder must be there."""
     _log_to(options.state_dir / "controller.log" if live else None)
     asyncio.run(_serve(options, live=live))
 
