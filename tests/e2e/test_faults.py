@@ -103,7 +103,7 @@ def test_twin_killed_is_replaced_and_only_streams_cut_mid_answer_are_lost_and_na
         time.sleep(3.0)  # one stats flush and two scrapes
         assert prometheus_value(stack, "sum(envoy_tg_streams_cut)") == (float(len(cut)) if cut else None)
         logged = map(json.loads, stack.access_log.read_text().splitlines())
-        named = [line for line in logged if line["status"] == 200 and set(line["flags"].split(",")) & {"UC", "UR"}]
+        named = [line for line in logged if line["details"].startswith("upstream_reset_after_response_started")]
         assert len(named) == len(cut)
         assert all(victim.address in json.dumps(line) for line in named)
         assert prometheus_value(stack, 'sum(envoy_tg_requests{code_class="5xx"})') in {None, 0.0}

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -88,9 +88,7 @@ async def control(
         RefusedError: Another controller holds the state folder.
     """
     policies = load_policies(options.policies)
-    profiles = {pool.profile: load_profile(pool.profile) for policy in policies for pool in policy.pools}
-    nodes = load_nodes(options.nodes) if options.nodes is not None else None
-    observer = Observer(PrometheusReader(options.prometheus), settings=_observe_settings(options, policies))
+    ports = _ports(options, policies)
     token = token_from(options.alert_token_file) if options.alert_token_file is not None else None
     async with contextlib.AsyncExitStack() as undo:
         journal = undo.enter_context(
@@ -106,31 +104,14 @@ async def control(
         state = LiveState(
             started_at_s=clock.now_s(), stale_after_s=_TICKS_MISSED * options.decide_every_s + _longest_tick_s(options)
         )
-        desk = None
-        if token is not None:
-            held = resumed.inputs.observation.interventions if resumed is not None else ()
-            desk = AlertDesk(policies, token=token, resumed=held)
-        actuator = DryRun(fleet, tell=log.info) if options.dry_run else fleet
+        held = resumed.inputs.observation.interventions if resumed is not None else ()
+        desk = AlertDesk(policies, token=token, resumed=held) if token is not None else None
         loop = Loop(
             policies=policies,
-            ports=Ports(
-                sight=observer,
-                profiles=profiles,
-                cold_starts=fleet.cold_starts,
-                nodes=nodes,
-                scrape_interval_s=options.scrape_interval_s,
-                decide_every_s=options.decide_every_s,
-            ),
-            actuator=actuator,
-            gateway=EnvoyGateway(
-                ads,
-                ListenerSettings(
-                    host=options.gateway_listen.host,
-                    port=options.gateway_listen.port,
-                    access_log_path=options.access_log,
-                ),
-            ),
-            planner=_planner(policies, nodes),
+            ports=replace(ports, cold_starts=fleet.cold_starts),
+            actuator=DryRun(fleet, tell=log.info) if options.dry_run else fleet,
+            gateway=EnvoyGateway(ads, _listener(options)),
+            planner=_planner(policies, ports.nodes),
             journal=journal,
             settings=LoopSettings(decide_every_s=options.decide_every_s),
             clock=clock.now_s,
@@ -147,6 +128,28 @@ async def control(
         if resumed is not None:
             log.info("resumed decision=%d", resumed.decision.sequence)
         await loop.run(stop)
+
+
+def _ports(options: ControllerOptions, policies: tuple[ServicePolicy, ...]) -> Ports:
+    """Return what a tick reads; cold starts are added once there is a fleet that measures them."""
+    return Ports(
+        sight=Observer(PrometheusReader(options.prometheus), settings=_observe_settings(options, policies)),
+        profiles={pool.profile: load_profile(pool.profile) for policy in policies for pool in policy.pools},
+        cold_starts=_none_measured,
+        nodes=load_nodes(options.nodes) if options.nodes is not None else None,
+        scrape_interval_s=options.scrape_interval_s,
+        decide_every_s=options.decide_every_s,
+    )
+
+
+def _none_measured(key: PoolKey) -> tuple[float, ...]:  # noqa: ARG001  (the port's signature)
+    return ()
+
+
+def _listener(options: ControllerOptions) -> ListenerSettings:
+    return ListenerSettings(
+        host=options.gateway_listen.host, port=options.gateway_listen.port, access_log_path=options.access_log
+    )
 
 
 def _api(listen: Address, state: LiveState, loop: Loop, *, desk: AlertDesk | None, ads: AdsServer) -> ApiServer:
