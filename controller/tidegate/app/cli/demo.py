@@ -19,10 +19,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="length of the replay (default: 240s, or DEMO_SECONDS)",
     )
-    parser.add_argument("--policy", type=Path, default=POLICY, metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--nodes", type=Path, default=NODES, metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--trace", type=Path, default=TRACE, metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="default: %(default)s")
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        default=POLICY,
+        metavar="FILE",
+        help="what is promised and allowed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=Path,
+        default=NODES,
+        metavar="FILE",
+        help="the inventory replicas are placed on (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--trace", type=Path, default=TRACE, metavar="FILE", help="arrivals to replay (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo-out"), metavar="DIR", help="folder for the report (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print the final table as JSON")
 
 

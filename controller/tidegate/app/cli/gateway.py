@@ -25,13 +25,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-f", "--policy", nargs="+", type=Path, default=[], metavar="FILE",
         help="policies whose latency thresholds become histogram bounds",
     )  # fmt: skip
-    boot.add_argument("--ads", default="127.0.0.1:8781", metavar="HOST:PORT", help="the controller's xDS")
-    boot.add_argument("--admin-port", type=int, default=9901, metavar="PORT", help="Envoy's admin page, on loopback")
-    boot.add_argument("--node-id", default="gateway-0", metavar="NAME", help="unique name of this Envoy")
+    boot.add_argument(
+        "--ads", default="127.0.0.1:8781", metavar="HOST:PORT", help="the controller's xDS (default: %(default)s)"
+    )
+    boot.add_argument(
+        "--admin-port",
+        type=int,
+        default=9901,
+        metavar="PORT",
+        help="Envoy's admin page, on loopback (default: %(default)s)",
+    )
+    boot.add_argument(
+        "--node-id", default="gateway-0", metavar="NAME", help="unique name of this Envoy (default: %(default)s)"
+    )
     boot.add_argument("--json", action="store_true", help="print JSON, which is also the default")
 
     status = actions.add_parser("status", help="ask a running controller what each gateway has and has refused")
-    status.add_argument("--url", default="http://127.0.0.1:8780", metavar="URL", help="the controller's API")
+    status.add_argument(
+        "--url", default="http://127.0.0.1:8780", metavar="URL", help="the controller's API (default: %(default)s)"
+    )
     status.add_argument("--json", action="store_true", help="print the API's answer")
 
     descriptors = actions.add_parser(
@@ -50,8 +62,12 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         "--endpoints", action="append", default=[], metavar="POOL=HOST:PORT,…",
         help="ready replicas of a pool, e.g. chat/main=127.0.0.1:8000; repeat it",
     )  # fmt: skip
-    parser.add_argument("--listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="where Envoy listens")
-    parser.add_argument("--access-log", default="/dev/stdout", metavar="PATH", help="Envoy's access log")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="where Envoy listens (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--access-log", default="/dev/stdout", metavar="PATH", help="Envoy's access log (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,7 +31,9 @@ def add_prometheus_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--prometheus-key", type=Path, metavar="FILE", help="its key, PEM")
     group.add_argument("--prometheus-tenant", default="", metavar="NAME", help="sent as X-Scope-OrgID")
     group.add_argument("--prometheus-get", action="store_true", help="use GET, where a proxy refuses POST")
-    group.add_argument("--scrape-interval", default="5s", metavar="TIME", help="as configured in Prometheus (5s)")
+    group.add_argument(
+        "--scrape-interval", default="5s", metavar="TIME", help="as configured in Prometheus (default: %(default)s)"
+    )
 
 
 def prometheus_config(args: argparse.Namespace) -> "PrometheusConfig | None":

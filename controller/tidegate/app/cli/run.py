@@ -23,10 +23,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state-dir", type=Path, default=Path("tidegate-state"), metavar="DIR",
         help="journal and local fleet; survives restarts (default: ./tidegate-state)",
     )  # fmt: skip
-    parser.add_argument("--listen", default="127.0.0.1:8780", metavar="HOST:PORT", help="status page and API")
-    parser.add_argument("--ads-listen", default="127.0.0.1:8781", metavar="HOST:PORT", help="xDS for Envoy")
-    parser.add_argument("--gateway-listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="where Envoy listens")
-    parser.add_argument("--access-log", default="/dev/stdout", metavar="PATH", help="Envoy's access log")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:8780", metavar="HOST:PORT", help="status page and API (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--ads-listen", default="127.0.0.1:8781", metavar="HOST:PORT", help="xDS for Envoy (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--gateway-listen",
+        default="127.0.0.1:8080",
+        metavar="HOST:PORT",
+        help="where Envoy listens (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--access-log", default="/dev/stdout", metavar="PATH", help="Envoy's access log (default: %(default)s)"
+    )
     parser.add_argument("--nodes", type=Path, metavar="FILE", help="inventory of nodes for placement")
     parser.add_argument("--alert-token-file", type=Path, metavar="FILE", help="bearer token of POST /v1/alerts")
     parser.add_argument(

@@ -10,7 +10,10 @@ EXAMPLE = "tidegate schema > policy.schema.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument(
-        "--kind", choices=("ServicePolicy", "Inventory"), default="ServicePolicy", help="which kind (ServicePolicy)"
+        "--kind",
+        choices=("ServicePolicy", "Inventory"),
+        default="ServicePolicy",
+        help="which kind (default: ServicePolicy)",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, which is also the default")
