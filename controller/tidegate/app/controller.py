@@ -18,7 +18,7 @@ from tidegate.app import clock
 from tidegate.app.alert_desk import AlertDesk, token_from
 from tidegate.app.api import build_app
 from tidegate.app.api_server import ApiServer
-from tidegate.app.config import load_nodes, load_policies
+from tidegate.app.config import load_nodes, load_policy_set
 from tidegate.app.config_profile import load_profile
 from tidegate.app.endpoints import EnvoyGateway
 from tidegate.app.journal import Journal
@@ -87,7 +87,10 @@ async def control(
         BadInputError: A file, address or setting that cannot be used; nothing was started then.
         RefusedError: Another controller holds the state folder.
     """
-    policies = load_policies(options.policies)
+    found = load_policy_set(options.policies)
+    for warning in found.warnings:
+        log.warning("policy %s", warning)
+    policies = found.policies
     ports = _ports(options, policies)
     token = token_from(options.alert_token_file) if options.alert_token_file is not None else None
     async with contextlib.AsyncExitStack() as undo:
