@@ -1,13 +1,17 @@
 """Several raw series of one thing made one number, by the catalogue's rules. Pure."""
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 from tidegate.catalogue.quantity import EngineCatalogue, Fold
 from tidegate.observe.result import Series
+
+_at_s = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,12 @@ def totals(series: Sequence[Series], catalogue: EngineCatalogue) -> tuple[Series
 
 
 def _groups(series: Iterable[Series], copies: Iterable[str]) -> list[list[Series]]:
+    found = list(series)
+    if len(found) < 2:  # noqa: PLR2004 - nothing to tell apart
+        return [found] if found else []
     ignored = frozenset(copies)
     groups: dict[tuple[tuple[str, str], ...], list[Series]] = defaultdict(list)
-    for one in series:
+    for one in found:
         groups[tuple(sorted((k, v) for k, v in one.labels.items() if k not in ignored))].append(one)
     return list(groups.values())
 
@@ -120,7 +127,8 @@ def _since(series: Iterable[Series], since_s: float) -> list[Series]:
         if samples[0][0] >= since_s:
             kept.append(one)
         elif samples[-1][0] >= since_s:
-            kept.append(Series(labels=one.labels, samples=tuple(p for p in samples if p[0] >= since_s)))
+            first = bisect_left(samples, since_s, key=_at_s)  # samples are in the order of time
+            kept.append(Series(labels=one.labels, samples=samples[first:]))
     return kept
 
 

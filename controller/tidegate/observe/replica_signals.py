@@ -1,6 +1,7 @@
 """One quantity of one replica as a signal: which alias speaks, how old it is, whether it can be believed. Pure."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from tidegate.catalogue.quantity import Alias, EngineCatalogue, Kind, Quantity
 from tidegate.observe import fold
@@ -72,8 +73,7 @@ def candidates(quantity: Quantity, series: ReplicaSeries, look: Look, part: str 
     """Return the spellings that have series, the freshest first; equally fresh ones in the catalogue's order."""
     settings = look.settings
     found = []
-    for name, alias in look.catalogue.spellings(quantity.name):
-        full = f"{name}{part}" if part else name
+    for full, alias in _spelled(look.catalogue, quantity.name, part):
         if full in series.by_name:
             here = fold.totals(fold.live(series.by_name[full], settings.scrape_interval_s), look.catalogue)
             found.append(_Candidate(name=full, alias=alias, series=here))
@@ -82,6 +82,12 @@ def candidates(quantity: Quantity, series: ReplicaSeries, look: Look, part: str 
     newest = max(c.newest_at_s for c in found)
     # Sorting is stable, so the catalogue's order decides among what stems from the same scrape.
     return sorted(found, key=lambda c: c.newest_at_s < newest - 1.5 * settings.scrape_interval_s)
+
+
+@cache
+def _spelled(catalogue: EngineCatalogue, quantity: str, part: str) -> tuple[tuple[str, Alias], ...]:
+    # Kept: every replica is looked up by every spelling at every look.
+    return tuple((f"{name}{part}", alias) for name, alias in catalogue.spellings(quantity))
 
 
 def _gone(best: _Candidate, series: ReplicaSeries, look: Look) -> bool:
