@@ -79,6 +79,9 @@ def test_parse_marks_notices_partial_when_alerts_were_truncated() -> None:
         (with_alert(startsAt="0001-01-01T00:00:00Z"), "alerts[0].startsAt: must be a time later than year 1"),
         (with_alert(labels={"a": 1}), "alerts[0].labels.a: must be a text, got 1"),
         (with_alert(labels={"a": "x" * 5000}), "alerts[0].labels.a: must be at most 1024 characters, got 5000"),
+        (with_alert(labels={"a": "\ud800"}), "alerts[0].labels.a: must be text that UTF-8 can carry, got '\\ud800'"),
+        (with_alert(labels={"\udc00": "a"}), "alerts[0].labels: must be text that UTF-8 can carry"),
+        (body(groupKey="\ud83d"), "groupKey: must be text that UTF-8 can carry"),
         (with_alert(labels={f"l{i}": "" for i in range(200)}), "alerts[0].labels: must be at most 128 labels"),
     ],
 )

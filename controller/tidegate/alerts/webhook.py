@@ -21,6 +21,7 @@ MAX_ALERTS = 1000
 MAX_LABELS = 128  # per alert
 MAX_LABEL_CHARS = 1024  # per name or value; alert labels are names, not documents
 _FINGERPRINT = re.compile(r"[0-9A-Za-z]{1,64}")  # Alertmanager's are 16 hexadecimal digits
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN_CHARS = 60  # of a refused value, in an error text
 
 
@@ -156,6 +157,8 @@ def _text(value: object, where: str) -> str:
         _refuse(where, "a text", value)
     if len(value) > MAX_LABEL_CHARS:
         _refuse(where, f"at most {MAX_LABEL_CHARS} characters", len(value))
+    if _SURROGATE.search(value):  # JSON may spell half a pair; no answer, log or journal can carry it
+        _refuse(where, "text that UTF-8 can carry", value)
     return value
 
 

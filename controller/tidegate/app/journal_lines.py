@@ -21,8 +21,11 @@ class JournalDamagedError(BadInputError):
 
 
 def wrap(body: str) -> bytes:
-    """Return the line of a body, newline included."""
-    content = body.encode()
+    """Return the line of a body, newline included.
+
+    Text from elsewhere may hold half a surrogate pair, which strict UTF-8 refuses; `json.loads` reads it back.
+    """
+    content = body.encode("utf-8", "surrogatepass")
     return _HEAD + b"%08x" % zlib.crc32(content) + _MIDDLE + content + _TAIL
 
 

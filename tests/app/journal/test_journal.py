@@ -14,6 +14,7 @@ import pytest
 from tidegate.app.journal import Journal, JournalDamagedError, JournalFullError, last, read
 from tidegate.app.journal_lines import wrap
 from tidegate.app.record import TickRecord
+from tidegate.terms.decision import PoolDecision
 from tidegate.terms.errors import BadInputError, RefusedError
 
 Records = Callable[[int], list[TickRecord]]
@@ -65,6 +66,23 @@ def test_journal_gives_back_exactly_what_was_appended(tmp_path: Path, records: R
             journal.append(record)
     assert list(read(path)) == given
     assert last(path) == given[-1]
+
+
+def test_journal_takes_text_that_is_no_valid_unicode(tmp_path: Path, records: Records) -> None:
+    path = tmp_path / "j"
+    (record,) = records(1)
+    odd = replace(record, decision=replace(record.decision, pools=_renamed(record, "half \ud800 pair")))
+    with Journal(path) as journal:
+        journal.append(odd)
+        journal.append(record)
+    assert list(read(path)) == [odd, record]
+    assert last(path) == record
+
+
+def _renamed(record: TickRecord, text: str) -> tuple[PoolDecision, ...]:
+    first, *others = record.decision.pools
+    note, *notes = first.notes
+    return (replace(first, notes=(replace(note, text=text), *notes)), *others)
 
 
 def test_journal_goes_on_after_reopening(tmp_path: Path, records: Records) -> None:
