@@ -247,11 +247,28 @@ def test_a_second_controller_on_one_state_folder_is_refused(opened: Opener, tmp_
 
 def test_a_state_file_that_is_none_is_named(tmp_path: Path) -> None:
     state = tmp_path / "fleet.json"
-    for text in ("", "{", "[]", '{"version": 99}', '{"version": 1, "replicas": {"a": {}}}'):
+    for text in ("", "{", "[]", '{"version": 99}', '{"version": 1, "replicas": {"a": {}}}', "[" * 100_000, "\0" * 99):
         state.write_text(text)
         with pytest.raises(BadInputError, match=r"fleet\.json: must be a fleet state of version 1"):
             LocalFleet(tmp_path, {KEY: SPEC})
         assert state.read_text() == text
+    state.write_bytes(b"\xbe\xef")
+    with pytest.raises(BadInputError, match=r"fleet\.json: must be a fleet state of version 1"):
+        LocalFleet(tmp_path, {KEY: SPEC})
+    state.unlink()
+    state.mkdir()
+    with pytest.raises(BadInputError, match=r"fleet\.json: fleet state cannot be read: Is a directory"):
+        LocalFleet(tmp_path, {KEY: SPEC})
+
+
+def test_nothing_is_started_elsewhere_when_the_order_cannot_be_saved(opened: Opener, tmp_path: Path) -> None:
+    fleet = opened("--clash-first", str(tmp_path / "clashed"))
+    do(fleet, StepKind.WARM)
+    until_true((tmp_path / "clashed").exists)
+    (tmp_path / ".fleet.json.part").mkdir()
+    assert until(fleet, ReplicaState.FAILED).address == ""
+    assert "no other could be used" in fleet.details()["a"]
+    (tmp_path / ".fleet.json.part").rmdir()
 
 
 CONTROLLER = """

@@ -138,7 +138,7 @@ class LocalFleet:
             return True, "ordered already"
         if spec is None:
             return False, f"pool {step.pool} is not run on this machine"
-        state.retired = {n: at for n, at in state.retired.items() if now_s - at < RETIRED_FOR_S}
+        state.retired = {n: min(at, now_s) for n, at in state.retired.items() if now_s - at < RETIRED_FOR_S}
         if step.replica in state.retired:
             return False, f"{step.replica} has lived already; the next decision names another"
         until_s = blocked_until_s(state.pool(step.pool))

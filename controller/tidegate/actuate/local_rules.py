@@ -23,6 +23,9 @@ PROBES_TO_BELIEVE = 3
 # Silence is what an overloaded machine sounds like; killing engines then would finish it off.
 SILENT_PROBES_TO_BELIEVE = 30
 
+# Looks are a second apart. After a longer gap, or a step back, the clock was set or nobody was there to look.
+UNWATCHED_AFTER_S = 60.0
+
 # Beyond the engine's own drain limit it is not going to end by itself.
 DRAIN_GRACE_S = 30.0
 
@@ -100,6 +103,30 @@ def judged(replica: LocalReplica, health: Health, doubt: Doubt, *, stuck_after_s
     return replica
 
 
+def rebased(replica: LocalReplica, now_s: float) -> LocalReplica:
+    """Return the replica with its limits counted from now, after a time in which nobody watched it.
+
+    Else a clock that is set forward would have every start hung and every drain overdue, and set back would suspend
+    both limits. Such a start cannot be timed either.
+    """
+    told_s, since_s, ready_s = replica.told_to_end_at_s, replica.draining_since_s, replica.ready_at_s
+    starting = replica.state is ReplicaState.STARTING
+    return replace(
+        replica,
+        ordered_at_s=now_s if starting else min(replica.ordered_at_s, now_s),
+        watched=replica.watched and not starting,
+        ready_at_s=None if ready_s is None else min(ready_s, now_s),
+        draining_since_s=None if since_s is None else min(since_s, now_s),
+        told_to_end_at_s=None if told_s is None else now_s,
+    )
+
+
+def ahead(replica: LocalReplica, now_s: float) -> bool:
+    """Return whether anything is said to have happened to the replica later than now: the clock was set back."""
+    times = (replica.ordered_at_s, replica.ready_at_s, replica.draining_since_s, replica.told_to_end_at_s)
+    return any(at_s is not None and at_s > now_s for at_s in times)
+
+
 def failed(replica: LocalReplica, why: str) -> LocalReplica:
     """Return the replica as failed."""
     return replace(replica, state=ReplicaState.FAILED, detail=why)
@@ -126,10 +153,13 @@ def blocked_until_s(record: PoolRecord) -> float:
 
 
 def settled(record: PoolRecord, replicas: tuple[LocalReplica, ...], now_s: float) -> PoolRecord:
-    """Return the record with its failures forgiven once a replica started since then has proved stable."""
+    """Return the record with its failures forgiven once a replica started since then has proved stable.
+
+    A failure dated later than now (the clock was set back) counts as just happened: it would block starts until then.
+    """
     if record.last_failure_at_s is None:
         return record
-    since_s = record.last_failure_at_s
+    since_s = min(record.last_failure_at_s, now_s)
     stable = any(
         r.state is ReplicaState.READY
         and r.ordered_at_s >= since_s
@@ -137,4 +167,4 @@ def settled(record: PoolRecord, replicas: tuple[LocalReplica, ...], now_s: float
         and now_s - r.ready_at_s >= STABLE_AFTER_S
         for r in replicas
     )
-    return replace(record, failures=0, last_failure_at_s=None) if stable else record
+    return replace(record, failures=0, last_failure_at_s=None) if stable else replace(record, last_failure_at_s=since_s)

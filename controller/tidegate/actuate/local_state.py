@@ -4,15 +4,17 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_origin
 
 from tidegate.terms.errors import BadInputError, RefusedError
 from tidegate.terms.fleet import PoolKey, Replica, ReplicaState
 
 _VERSION = 1
+_MAX_PORT = 65_535
+_MAX_SECONDS = 1e12  # 30,000 years; NaN and infinity are no times either
 # Enough for a p95 that follows a change of image or disk within a day.
 KEPT_TIMES = 100
 # A plan older than this is never applied; until then a name that has gone must not be started again.
@@ -88,6 +90,9 @@ class PoolRecord:
         return replace(self, failures=self.failures + 1, last_failure_at_s=now_s)
 
 
+_Row = TypeVar("_Row", LocalReplica, PoolRecord)
+
+
 @dataclass(slots=True, kw_only=True)
 class FleetState:
     """All of it; `replicas` by name, `pools` by the text of the key, `retired` name → when it went."""
@@ -131,12 +136,13 @@ class StateFolder:
             BadInputError: The file is there and is not a state of this version.
         """
         try:
-            text = self._path.read_text(encoding="utf-8")
+            return _decode(json.loads(self._path.read_bytes()))
         except FileNotFoundError:
             return None
-        try:
-            return _decode(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        except OSError as exc:
+            msg = f"{self._path}: fleet state cannot be read: {exc.strerror}"
+            raise BadInputError(msg) from exc
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             msg = (
                 f"{self._path}: must be a fleet state of version {_VERSION}, got {type(exc).__name__}: {exc}; move it "
                 "away to start with an empty fleet (replicas it names keep running)"
@@ -195,9 +201,12 @@ def _decode(body: Mapping[str, Any]) -> FleetState:
         if set(raw) != known:
             msg = f"replica {name} has the fields {sorted(raw)}"
             raise ValueError(msg)
-        replicas[name] = LocalReplica(**(raw | {"state": ReplicaState(raw["state"])}))
+        replicas[name] = _checked(LocalReplica(**(raw | {"state": ReplicaState(raw["state"])})), f"replica {name}")
+        if replicas[name].name != name or not 0 < replicas[name].port <= _MAX_PORT:
+            msg = f"replica {name} is called {replicas[name].name} and has port {replicas[name].port}"
+            raise ValueError(msg)
     pools = {
-        key: PoolRecord(**(raw | {n: tuple(raw[n]) for n in ("cold_starts_s", "drains_s")}))
+        key: _checked(PoolRecord(**(raw | {n: _seconds(raw[n]) for n in ("cold_starts_s", "drains_s")})), f"pool {key}")
         for key, raw in body["pools"].items()
     }
     return FleetState(
@@ -205,5 +214,31 @@ def _decode(body: Mapping[str, Any]) -> FleetState:
         boot_id=str(body["boot_id"]),
         replicas=replicas,
         pools=pools,
-        retired={str(k): float(v) for k, v in body["retired"].items()},
+        retired=dict(zip(map(str, body["retired"]), _seconds(list(body["retired"].values())), strict=True)),
     )
+
+
+def _checked(row: _Row, where: str) -> _Row:
+    """Return the row when each field is of its type: a wrong one would fail every look from now on."""
+    for column in fields(row):
+        value, kind = getattr(row, column.name), column.type
+        if kind in {float, float | None}:
+            right = _is_seconds(value) or (value is None and kind is not float)
+        else:
+            right = isinstance(value, bool) == (kind is bool) and isinstance(value, get_origin(kind) or kind)  # type: ignore[arg-type]
+        if not right:
+            msg = f"{where}: {column.name} is {value!r}"
+            raise ValueError(msg)
+    return row
+
+
+def _seconds(values: Iterable[Any]) -> tuple[float, ...]:
+    found = tuple(values)
+    if not all(_is_seconds(v) for v in found):
+        msg = f"must be seconds, got {found!r}"
+        raise ValueError(msg)
+    return found
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_SECONDS

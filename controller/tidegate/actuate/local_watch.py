@@ -6,8 +6,19 @@ from dataclasses import replace
 from tidegate.actuate import local_process as process
 from tidegate.actuate.local_health import Health, probe_all
 from tidegate.actuate.local_ledger import Ledger, identity
-from tidegate.actuate.local_rules import STABLE_AFTER_S, Doubt, failed, judged, settled, stuck_after_s
+from tidegate.actuate.local_rules import (
+    STABLE_AFTER_S,
+    UNWATCHED_AFTER_S,
+    Doubt,
+    ahead,
+    failed,
+    judged,
+    rebased,
+    settled,
+    stuck_after_s,
+)
 from tidegate.actuate.local_state import LocalReplica
+from tidegate.terms.errors import RefusedError
 from tidegate.terms.fleet import ReplicaState
 
 log = logging.getLogger("tidegate.local")
@@ -29,12 +40,14 @@ class Watch:
         self._stuck_floor_s = stuck_floor_s
         self._doubts: dict[str, Doubt] = {}
         self._probed_at_s: dict[str, float] = {}
+        self._looked_at_s: float | None = None
 
     def look(self, now_s: float) -> None:
         """Update every replica; save when anything changed. Takes at most about `PROBE_DEADLINE_S`."""
         state = self._ledger.state
         before = dict(state.replicas), dict(state.pools)
-        for replica in before[0].values():
+        self._rebase(now_s)
+        for replica in tuple(state.replicas.values()):
             if not replica.ended:
                 self._notice_end(replica, now_s)
         self._ask(now_s)
@@ -46,6 +59,17 @@ class Watch:
             self._doubts.pop(name, None)
         if before != (state.replicas, state.pools):
             self._ledger.save_if_possible()
+
+    def _rebase(self, now_s: float) -> None:
+        since_s = now_s - self._looked_at_s if self._looked_at_s is not None else 0.0
+        self._looked_at_s = now_s
+        jumped = not 0.0 <= since_s <= UNWATCHED_AFTER_S
+        if jumped:
+            log.warning("clock or controller jumped by %.0f s: limits count from now", since_s)
+            self._probed_at_s.clear()
+        for name, replica in self._ledger.state.replicas.items():
+            if jumped or ahead(replica, now_s):
+                self._ledger.state.replicas[name] = rebased(replica, now_s)
 
     def _notice_end(self, replica: LocalReplica, now_s: float) -> None:
         end = process.ended(identity(replica))
@@ -118,7 +142,14 @@ class Watch:
             self._ledger.state.replicas[replica.name] = replace(failed(replica, "its port was taken"), ended=True)
             return
         taken = {r.port for r in self._ledger.state.replicas.values()}
-        self._ledger.log_path(replica.name).unlink(missing_ok=True)  # else its old text would look like another clash
-        moved = replace(replica, port=process.free_port(spec.host, taken), port_tries=replica.port_tries + 1, pid=0)
+        try:
+            self._ledger.log_path(replica.name).unlink(missing_ok=True)  # else its old text would be another clash
+            port = process.free_port(spec.host, taken)
+            moved = replace(replica, port=port, port_tries=replica.port_tries + 1, pid=0, start_ticks=0)
+            self._ledger.put(moved)  # before the process exists, as any order: killed in between, we find it again
+        except (OSError, RefusedError) as exc:
+            why = f"its port was taken, and no other could be used: {exc}"
+            self._ledger.state.replicas[replica.name] = replace(failed(replica, why), ended=True)
+            return
         log.info("replica name=%s port %d was taken, trying %d", replica.name, replica.port, moved.port)
         self._ledger.start(moved, spec, now_s)

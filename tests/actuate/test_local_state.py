@@ -1,0 +1,58 @@
+"""What the local fleet saves: a file that no controller wrote is refused before anything acts on it."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.actuate.local import LocalFleet
+from tidegate.actuate.local_state import LocalReplica, PoolRecord
+from tidegate.terms.errors import BadInputError
+from tidegate.terms.fleet import ReplicaState
+
+WRONG: dict[str, tuple[object, ...]] = {
+    "port": ("x", None, True, [], -1, 0, 70_000, 8000.0),
+    "pid": ("x", None, True, 1.5),
+    "ordered_at_s": ("x", None, True, []),
+    "ready_at_s": ("x", False, float("nan"), float("inf")),
+    "name": (7, None, {}, "b"),
+    "host": (7, None, []),
+    "state": ("gone", None),
+    "ended": (1, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        *((("replicas", "a", name), value) for name, values in WRONG.items() for value in values),
+        (("pools", "chat/main", "cold_starts_s"), "x"),
+        (("pools", "chat/main", "cold_starts_s"), [None]),
+        (("pools", "chat/main", "drains_s"), [float("inf")]),
+        (("pools", "chat/main", "failures"), None),
+        (("retired",), {"b": "x"}),
+    ],
+)
+def test_a_state_file_with_a_field_of_another_kind_is_refused(
+    tmp_path: Path, place: tuple[str, ...], value: object
+) -> None:
+    replica = LocalReplica(
+        name="a", service="chat", pool="main", node="", host="127.0.0.1", port=8000, state=ReplicaState.FAILED,
+        ordered_at_s=1.0, ready_at_s=2.0, ended=True,
+    )  # fmt: skip
+    body: dict[str, Any] = {
+        "version": 1, "fleet_id": "f", "boot_id": "b", "retired": {"c": 1.0}, "replicas": {"a": asdict(replica)},
+        "pools": {"chat/main": asdict(PoolRecord(cold_starts_s=(1.0, 2), drains_s=(3.0,)))},
+    }  # fmt: skip
+    state = tmp_path / "fleet.json"
+    state.write_text(json.dumps(body))
+    LocalFleet(tmp_path, {}).close()
+    inner = body
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = value
+    state.write_text(json.dumps(body))
+    with pytest.raises(BadInputError, match=r"fleet\.json: must be a fleet state of version 1"):
+        LocalFleet(tmp_path, {})
