@@ -1,11 +1,12 @@
 """Time of a whole tick against a real Prometheus, and the memory of the controller process.
 
 `python benchmarks/controller_tick.py [--replicas 10 200] [--ticks 60] [--out FILE]` prints one JSON row per part and
-fleet size: {"part", "replicas", "ticks", "p50_ms", "p99_ms"}, and one of memory: {"part": "rss", "replicas",
-"rss_mib"}, of this process, which holds all that the controller imports; the first row is a real `tidegate run`. Prometheus scrapes one page per replica (the engine twin's own families, counters growing) and a gateway's
-page, all served by one process; the membership is made up, everything after it is the controller's own code: queries,
-join, sizing, forecast, decision, journal with fsync. A run in which any required signal is unknown at the end fails: it
-would have measured something else. Prometheus and the pages share the machine with the tick.
+fleet size: {"part", "replicas", "ticks", "p50_ms", "p99_ms"}, and rows of memory, {"part", "replicas", "rss_mib"}: of a
+real `tidegate run`, then of this process, which holds all that the controller imports. Prometheus scrapes one page per
+replica (the engine twin's own families, counters growing) and a gateway's page, all served by one process; the
+membership is made up, everything after it is the controller's own code: queries, join, sizing, forecast, decision,
+journal with fsync. A run in which any required signal is unknown at the end fails: it would have measured something
+else. Prometheus and the pages share the machine with the tick.
 """
 
 import argparse
