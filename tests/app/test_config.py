@@ -197,6 +197,13 @@ def test_service_and_model_given_twice_are_refused() -> None:
     assert 'spec.model: "meta-llama/Llama-3.1-8B-Instruct" is given twice, first in p.yaml:5' in text
 
 
+@pytest.mark.parametrize("name", ["a b", " a", "mod\u00e8le", "a\u200bb"])
+def test_a_model_the_gateway_cannot_route_on_is_refused(name: str) -> None:
+    text = _errors(CHAT.replace("meta-llama/Llama-3.1-8B-Instruct", f'"{name}"'))
+    assert "p.yaml:5: spec.model: got" in text
+    assert "must be printable ASCII characters without spaces" in text
+
+
 def test_pool_given_twice_is_refused() -> None:
     start, end = MINIMAL.index("    - name"), len(MINIMAL)
     assert '"main" is given twice, first on line 8' in _errors(MINIMAL + MINIMAL[start:end])

@@ -64,6 +64,9 @@ Window = Annotated[float, _seconds(60.0, 366 * DAY_S, _TO_366D), _duration_schem
 StaleSpan = Annotated[float, _seconds(1.0, 3_600.0, _TO_1H), _duration_schema(_TO_1H)]
 BodySize = Annotated[int, _bytes(1024, 2**30, _TO_1GI), _bytes_schema(1024, _TO_1GI)]
 Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
+# What the gateway can route on: the name is compared with a header value.
+MODEL_PATTERN = r"^[!-~]+$"
+ModelName = Annotated[str, Field(min_length=1, max_length=256, pattern=MODEL_PATTERN)]
 Words = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Enum = Field(strict=False)  # text is how an enum is written in YAML
 
@@ -215,7 +218,7 @@ class CacheModel(_Model):
 class SpecModel(_Model):
     """What is promised and what is allowed."""
 
-    model: Words
+    model: ModelName
     """Model name as clients send it; unique over all files."""
     mode: Literal["advise", "shadow", "act"] = "advise"
     """advise: decide and show, write nothing. act: carry decisions out. shadow: not built yet."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidegate.app.config_model import LABEL_PATTERN
+from tidegate.app.config_model import LABEL_PATTERN, MODEL_PATTERN
 from tidegate.app.config_problem import FieldPath, Problem, did_you_mean, got_must
 from tidegate.app.config_yaml import Document
 
@@ -40,7 +40,10 @@ _LIMITS: dict[str, tuple[str, str]] = {
     "too_long": ("at most {} long", "max_length"),
     "string_too_long": ("at most {} characters", "max_length"),
 }
-_LABEL = "lower-case letters, digits and dashes, at most 63, beginning and ending with a letter or digit"
+_PATTERNS: dict[str, str] = {
+    LABEL_PATTERN: "lower-case letters, digits and dashes, at most 63, beginning and ending with a letter or digit",
+    MODEL_PATTERN: "printable ASCII characters without spaces",
+}
 
 
 def validate(model: type[_M], document: Document, value: object, path: FieldPath = ()) -> _M | list[Problem]:
@@ -73,7 +76,7 @@ def _must(error: ErrorDetails) -> str:
         limit = context[key]
         return form.format(f"{limit:g}" if isinstance(limit, float) else limit)
     if kind == "string_pattern_mismatch":
-        return _LABEL if context["pattern"] == LABEL_PATTERN else "text on one line, without control characters"
+        return _PATTERNS.get(context["pattern"], "text on one line, without control characters")
     return _KINDS.get(kind, error["msg"])
 
 
