@@ -95,6 +95,7 @@ GOOD_BODIES: list[tuple[str, bytes]] = [
     ("key in another case too", b'{"Model":"nope","MODEL":"nope","model":"tiny-1"}'),
     ("brackets in strings", b'{"a":"}]{[","model":"tiny-1"}'),
     ("150 levels", deep(150)),
+    ("198,000 brackets", b'{"a":[' + b"{}," * 98_999 + b'{}],"model":"tiny-1"}'),
     ("utf-8", '{"a":"\u00fc\u4e2d\U0001f600","model":"tiny-1"}'.encode()),
 ]
 
@@ -122,6 +123,9 @@ BAD_BODIES: list[tuple[str, bytes]] = [
     ("brackets crossed", b'{"a":[1},"model":"tiny-1"]'),
     ("too deep", deep(5000)),
     ("only brackets", b"[" * 100_000),
+    # The scan runs between two events of the worker: without a bound one body would stop every stream for seconds.
+    ("too many brackets", b'{"model":"tiny-1","a":[' + b"{}," * 100_000 + b"1]}"),
+    ("too many strings", b'{"model":"tiny-1","a":[' + b'"",' * 200_000 + b"1]}"),
     ("binary", bytes(range(256))),
     ("form", b"model=tiny-1"),
     ("only quotes", b'"' * 10_000),
