@@ -46,6 +46,7 @@ SERIES: dict[str, Sequence[float | None]] = {
     "half_gaps": [5.0 if i % 2 else None for i in range(200)],
     "long_gap": [*([5.0] * 50), *([None] * 100), *([5.0] * 3)],
     "huge": [1e300] * 40,
+    "beyond_floats": [*([1.7e308] * 20), *([5.0] * 20)],
     "tiny": [1e-300] * 40,
 }
 

@@ -13,6 +13,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Longest past that is looked at, in steps: bounds the time of one forecast.
 MOST_STEPS = 240
+# No fleet sees as much; beyond it the sum of a history leaves the range of floats.
+MOST_PER_S = 1e300
 
 
 class HistoryTooShortError(TidegateError):
@@ -37,7 +39,7 @@ def on_grid(history: History, *, now_s: float, most_steps: int = MOST_STEPS) -> 
     """Return the newest `most_steps` of the history on its grid.
 
     A step without a sample stays a gap (unknown, never zero load). Samples of the future, negative and non-finite ones
-    are dropped; of two in one step the later counts.
+    and those beyond `MOST_PER_S` are dropped; of two in one step the later counts.
 
     Raises:
         HistoryTooShortError: No usable sample at all.
@@ -48,7 +50,8 @@ def on_grid(history: History, *, now_s: float, most_steps: int = MOST_STEPS) -> 
         msg = f"history.step_s of {history.service}: must be a number > 0, got {step_s}"
         raise ValueError(msg)
     pairs = np.array(history.samples[-most_steps:], dtype=np.float64).reshape(-1, 2)
-    usable = np.isfinite(pairs).all(axis=1) & (pairs[:, 1] >= 0.0) & (pairs[:, 0] <= now_s)
+    usable = np.isfinite(pairs).all(axis=1) & (pairs[:, 0] <= now_s)
+    usable &= (pairs[:, 1] >= 0.0) & (pairs[:, 1] <= MOST_PER_S)
     pairs = pairs[usable]
     if not len(pairs):
         msg = f"history of {history.service} ({history.quantity}): no usable sample, need at least 1"
