@@ -113,7 +113,9 @@ def test_whatever_is_sampled_is_a_finite_number_or_a_reason(numbers: list[float]
             assert signal.number >= 0, name
             assert signal.age_s(NOW_S) <= SETTINGS.fresh_within_s, name
             if isinstance(signal, TrueZero):
-                assert all(n == numbers[0] for n in numbers) or numbers[-1] == 0.0, name
+                # A rate looks at its window only: [0, 1, 1, 1] stood still when the 0 is older than that.
+                inside = numbers[-1 - max(0, int((SETTINGS.rate_window_s - age_s) / SETTINGS.scrape_interval_s)) :]
+                assert all(n == inside[0] for n in inside) or numbers[-1] == 0.0, name
 
 
 @settings(deadline=None)

@@ -56,13 +56,18 @@ class _Reader:
 
     def by(self, label: str, query: str) -> dict[str, _ByTime] | None:
         """Return samples by label value and time, or None when they could not be read whole."""
+        answer = self.ask(query)
+        return None if answer is None else _table(answer, label)
+
+    def ask(self, query: str) -> Answer | None:
+        """Return the answer, or None when there is none or a part is missing."""
         if self._away:
             return None
         result = self._reader.range_(query, self._start_s, self._end_s, self.step_s)
         if isinstance(result, Failure):
             self._away = result.reason in _AWAY
             return None
-        return None if result.partial else _table(result, label)
+        return None if result.partial else result
 
 
 def _table(answer: Answer, label: str) -> dict[str, _ByTime]:
@@ -107,17 +112,11 @@ def _tokens(
     """Sum over spellings: at any time a replica has one, and while it changes each carries its part of the window."""
     label = read.settings.service_label
     services = any_of(label, (p.name for p in policies))
-    total: dict[str, _ByTime] = defaultdict(dict)
-    used: list[str] = []
-    for name in names:
-        query = queries.counter_rate(name, label, read.window_s, read.settings, services)
-        table = read.by(label, query)
-        if table is None:
-            return []
-        for service, samples in table.items():
-            for at_s, number in samples.items():
-                total[service][at_s] = total[service].get(at_s, 0.0) + number
-        used += [name] if table else []
+    answer = read.ask(queries.spelled_rates(names, label, read.window_s, read.settings, services))
+    if answer is None:
+        return []
+    total = _table(answer, label)
+    used = sorted({s.labels.get(queries.SPELLING, "") for s in answer.series})
     return [_history(p.name, quantity, total.get(p.name, {}), read.step_s, ", ".join(used)) for p in policies]
 
 

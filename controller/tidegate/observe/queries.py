@@ -16,6 +16,7 @@ from tidegate.observe.settings import ObserveSettings
 from tidegate.terms.policy import ServicePolicy
 
 UP = "up"
+SPELLING = "tidegate_spelling"  # label that carries a metric's name through `rate`
 # How far from the ends of a window `rate` still extrapolates to them (Prometheus, functions.go, extrapolatedRate).
 _EDGE_SCRAPES = 1.1
 
@@ -76,8 +77,24 @@ def counter_rate(name: str, by: str, window_s: float, settings: ObserveSettings,
     Where a series begins or a gap ends, `rate` extrapolates by half a scrape only, and shows a ramp that no load made:
     a forecaster would see a trend in it. With a sample within 1.1 scrapes of each end it extrapolates all the way.
     """
+    return f"sum by ({by}) ({_whole_rate(name, window_s, settings, *matchers)})"
+
+
+def spelled_rates(names: Iterable[str], by: str, window_s: float, settings: ObserveSettings, *matchers: Matcher) -> str:
+    """Return the query for the rates of several spellings at once, as `counter_rate`, by spelling too.
+
+    `rate` drops the name, so each spelling gets it back as a label: else one would hide the other.
+    """
+    each = [
+        f'label_replace({_whole_rate(name, window_s, settings, *matchers)}, "{SPELLING}", "{name}", "", "")'
+        for name in names
+    ]
+    return f"sum by ({by},{SPELLING}) ({' or '.join(each)})"
+
+
+def _whole_rate(name: str, window_s: float, settings: ObserveSettings, *matchers: Matcher) -> str:
     series = selector([name], *matchers)
     edge_s = _EDGE_SCRAPES * settings.scrape_interval_s
     early = f"count_over_time({series}[{duration(edge_s)}] offset {duration(window_s - edge_s)})"
     late = f"count_over_time({series}[{duration(edge_s)}])"
-    return f"sum by ({by}) (rate({series}[{duration(window_s)}]) and {early} and {late})"
+    return f"rate({series}[{duration(window_s)}]) and {early} and {late}"
