@@ -9,6 +9,7 @@ from tidegate.app.sizing import (
     PRIOR_OUTPUT_TOKENS,
     PRIOR_PROMPT_TOKENS,
     PRIOR_WEIGHT,
+    SETTLED_S,
     pool_capacities,
 )  # fmt: skip
 from tidegate.perf.calibrate import STEP_RATIO
@@ -52,7 +53,7 @@ def _service(
     waiting: Signal = UNKNOWN,
     attained: Signal = UNKNOWN,
 ) -> ServiceObservation:
-    ready = Replica(name="r", pool=KEY, state=ReplicaState.READY, ordered_at_s=0.0)
+    ready = Replica(name="r", pool=KEY, state=ReplicaState.READY, ordered_at_s=0.0, ready_at_s=10.0)
     member = ReplicaObservation(
         replica=ready, running_requests=UNKNOWN, waiting_requests=waiting, kv_used_ratio=UNKNOWN,
         finished_per_s=finished, prompt_tokens_per_s=UNKNOWN, output_tokens_per_s=UNKNOWN, preemptions_per_s=UNKNOWN,
@@ -75,6 +76,7 @@ def _capacity(
     starts: tuple[float, ...] = (),
     before: PoolCapacity | None = None,
     policies: tuple[ServicePolicy, ...] | None = None,
+    now_s: float | None = None,
 ) -> PoolCapacity:
     (found,) = pool_capacities(
         policies or parse_policies(POLICY),
@@ -83,6 +85,7 @@ def _capacity(
         cold_starts=lambda _key: starts,
         previous=(before,) if before else (),
         elapsed_s=10.0,
+        now_s=100.0 if now_s is None else now_s,
     )
     return found
 
@@ -126,20 +129,45 @@ def test_capacity_assumes_prior_lengths_before_the_first_request() -> None:
     assert (found.prompt_tokens, found.output_tokens) == (PRIOR_PROMPT_TOKENS, PRIOR_OUTPUT_TOKENS)
 
 
+def _carrying(before: PoolCapacity, factor: float, **more: Signal) -> ServiceObservation:
+    """Two ready replicas that finish and are offered `factor` times what is believed."""
+    per_s = _known(2 * before.requests_per_s * factor)
+    known = {"arrivals": per_s, "finished": per_s, "waiting": _known(0.0), "attained": _known(0.99)}
+    return _service(**{**known, **more})
+
+
 def test_capacity_is_raised_by_what_was_carried_inside_the_objectives() -> None:
     before = _capacity()
-    carried = 2 * before.requests_per_s * 1.2  # two ready replicas
-    found = _capacity(_service(finished=_known(carried), waiting=_known(0.0), attained=_known(0.99)), before=before)
+    found = _capacity(_carrying(before, 1.2), before=before)
     assert found.correction_ratio == pytest.approx(1.0 + STEP_RATIO * 0.2)
     assert found.source is CapacitySource.MEASURED
 
 
-@pytest.mark.parametrize("missing", ["finished", "waiting", "attained"])
+def test_capacity_is_lowered_by_a_queue_and_a_miss_at_less_than_was_believed() -> None:
+    before = _capacity()
+    seen = _carrying(before, 0.8, waiting=_known(8.0), attained=_known(0.5))
+    assert _capacity(seen, before=before).correction_ratio == pytest.approx(1.0 - STEP_RATIO * 0.2)
+
+
+def test_capacity_is_not_lowered_by_a_miss_that_overload_explains() -> None:
+    # Found live: one replica under the load of five taught the fleet that its engines were half as fast.
+    before = _capacity()
+    flood = _known(2 * before.requests_per_s * 5.0)
+    seen = _carrying(before, 0.8, arrivals=flood, waiting=_known(90.0), attained=_known(0.1))
+    assert _capacity(seen, before=before).correction_ratio == 1.0
+
+
+def test_capacity_learns_nothing_from_a_pool_that_has_just_changed() -> None:
+    before = _capacity()
+    fresh = 10.0 + SETTLED_S - 1.0
+    assert _capacity(_carrying(before, 1.2), before=before, now_s=fresh).correction_ratio == 1.0
+    assert _capacity(_carrying(before, 1.2), before=before, now_s=fresh + 1.0).correction_ratio > 1.0
+
+
+@pytest.mark.parametrize("missing", ["arrivals", "finished", "waiting", "attained"])
 def test_capacity_learns_nothing_when_a_signal_is_unknown(missing: str) -> None:
     before = _capacity()
-    known = {"finished": _known(before.requests_per_s * 3), "waiting": _known(0.0), "attained": _known(1.0)}
-    found = _capacity(_service(**{**known, missing: UNKNOWN}), before=before)
-    assert found.correction_ratio == 1.0
+    assert _capacity(_carrying(before, 3.0, **{missing: UNKNOWN}), before=before).correction_ratio == 1.0
 
 
 def test_capacity_names_an_objective_that_no_replica_count_can_meet() -> None:

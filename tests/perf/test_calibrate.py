@@ -5,8 +5,21 @@ from hypothesis import strategies as st
 from tidegate.perf.calibrate import MAX_RATIO, MIN_RATIO, QUEUE_REQUESTS, STEP_RATIO, Evidence, corrected
 
 
-def _evidence(finished_per_s: float, *, waiting: float = 0.0, held: bool = False, missed: bool = False) -> Evidence:
-    return Evidence(finished_per_s=finished_per_s, waiting=waiting, objectives_held=held, objective_missed=missed)
+def _evidence(
+    finished_per_s: float,
+    *,
+    offered_per_s: float | None = None,
+    waiting: float = 0.0,
+    held: bool = False,
+    missed: bool = False,
+) -> Evidence:
+    return Evidence(
+        offered_per_s=finished_per_s if offered_per_s is None else offered_per_s,
+        finished_per_s=finished_per_s,
+        waiting=waiting,
+        objectives_held=held,
+        objective_missed=missed,
+    )
 
 
 def test_correction_rises_when_more_is_carried_inside_the_objectives() -> None:
@@ -25,6 +38,7 @@ def test_correction_falls_when_less_is_carried_with_a_queue_and_a_miss() -> None
         _evidence(0.0, held=True),  # idle proves nothing
         _evidence(1.0, held=True),  # below what is believed: no limit was touched
         _evidence(1.0, waiting=1.9, missed=True),  # a miss without a queue has another cause
+        _evidence(1.6, offered_per_s=6.0, waiting=9.0, missed=True),  # a miss that overload explains
         _evidence(2.4, waiting=5.0, missed=True),  # overloaded beyond belief: not proof of less
     ],
 )

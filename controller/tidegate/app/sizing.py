@@ -14,6 +14,10 @@ from tidegate.terms.policy import PoolPolicy, ServicePolicy
 from tidegate.terms.signal import Unknown
 from tidegate.terms.slo import Indicator
 
+# A pool teaches nothing about capacity until all its replicas have been ready for this long: several observe windows,
+# and longer than nearly every answer.
+SETTLED_S = 60.0
+
 # Below this many starts a p95 is the largest of a handful, so the policy's prior still counts.
 MIN_COLD_STARTS = 3
 
@@ -36,6 +40,7 @@ def pool_capacities(
     cold_starts: Callable[[PoolKey], tuple[float, ...]],
     previous: tuple[PoolCapacity, ...],
     elapsed_s: float,
+    now_s: float,
 ) -> tuple[PoolCapacity, ...]:
     """Return one capacity per pool of `policies`, in policy order.
 
@@ -46,6 +51,7 @@ def pool_capacities(
         cold_starts: Seconds from order to ready of each start seen, oldest first.
         previous: The capacities of the tick before; carries lengths and corrections through unknown signals.
         elapsed_s: Seconds that the observation adds to what `previous` knew: the tick period.
+        now_s: Unix time of the observation.
     """
     seen = {s.service: s for s in services}
     before = {c.key: c for c in previous}
@@ -58,6 +64,7 @@ def pool_capacities(
             starts=cold_starts(pool.key),
             before=before.get(pool.key),
             elapsed_s=elapsed_s,
+            now_s=now_s,
         )
         for policy in policies
         for pool in policy.pools
@@ -73,12 +80,13 @@ def _one(
     starts: tuple[float, ...],
     before: PoolCapacity | None,
     elapsed_s: float,
+    now_s: float,
 ) -> PoolCapacity:
     prompt_tokens, output_tokens, weight = _lengths(service, before, elapsed_s)
     modelled_per_s, binding = _modelled(policy, profile, prompt_tokens, output_tokens)
     ratio = corrected(
         before.correction_ratio if before else 1.0,
-        _evidence(policy, pool.key, service),
+        _evidence(policy, pool.key, service, now_s=now_s),
         modelled_per_s=modelled_per_s,
     )
     p50, p95 = _cold_start_s(starts, pool.cold_start_prior_s)
@@ -141,15 +149,22 @@ def _lengths(
     )
 
 
-def _evidence(policy: ServicePolicy, key: PoolKey, service: ServiceObservation | None) -> Evidence | None:
-    """Return what one ready replica carried and whether the objectives held; None when not surely known."""
+def _evidence(
+    policy: ServicePolicy, key: PoolKey, service: ServiceObservation | None, *, now_s: float
+) -> Evidence | None:
+    """Return what one ready replica carried and whether the objectives held; None when not surely known.
+
+    Only a settled pool says anything: right after a change, latencies still show the fleet before it.
+    """
     pool = _pool(service, key)
-    if service is None or pool is None:
+    if service is None or pool is None or not _settled(pool, now_s=now_s):
         return None
-    ready = sum(r.replica.state is ReplicaState.READY for r in pool.replicas)
-    needed = (pool.finished_per_s, pool.waiting_requests)
-    if ready == 0 or any(isinstance(s, Unknown) or s.coverage_ratio < 1.0 for s in needed):
+    ready = len(pool.replicas)
+    # Objectives are of the service: with several pools it is not known whose latency was missed.
+    needed = (pool.finished_per_s, pool.waiting_requests, service.arrivals_per_s)
+    if len(policy.pools) > 1 or any(isinstance(s, Unknown) or s.coverage_ratio < 1.0 for s in needed):
         return None
+    finished, waiting, arrivals = (0.0 if isinstance(s, Unknown) else s.number for s in needed)
     attained = [
         (sli.attained_ratio, slo.objective_ratio)
         for sli in service.slis
@@ -157,13 +172,22 @@ def _evidence(policy: ServicePolicy, key: PoolKey, service: ServiceObservation |
         if slo.name == sli.slo and slo.threshold_s is not None
     ]
     known = [(a.number, objective) for a, objective in attained if not isinstance(a, Unknown)]
-    if not known or isinstance(pool.finished_per_s, Unknown) or isinstance(pool.waiting_requests, Unknown):
+    if not known:
         return None
     return Evidence(
-        finished_per_s=pool.finished_per_s.number / ready,
-        waiting=pool.waiting_requests.number / ready,
+        offered_per_s=arrivals / ready,
+        finished_per_s=finished / ready,
+        waiting=waiting / ready,
         objectives_held=len(known) == len(attained) and all(a >= objective for a, objective in known),
         objective_missed=any(a < objective for a, objective in known),
+    )
+
+
+def _settled(pool: PoolObservation, *, now_s: float) -> bool:
+    members = [r.replica for r in pool.replicas]
+    return bool(members) and all(
+        m.state is ReplicaState.READY and m.ready_at_s is not None and now_s - m.ready_at_s >= SETTLED_S
+        for m in members
     )
 
 

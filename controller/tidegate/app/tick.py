@@ -90,6 +90,7 @@ def tick(
         cold_starts=ports.cold_starts,
         previous=before.capacity,
         elapsed_s=ports.decide_every_s,
+        now_s=now_s,
     )
     horizons = _horizons_s(policies, capacity)
     step_s = history_step_s(max(horizons.values()), ports.scrape_interval_s)

@@ -18,7 +18,7 @@ class Demand:
 
     service: str
     forecast_per_s: float | None  # requests/s: highest of the policy's quantile over the horizon
-    now_per_s: float | None  # requests/s: the larger of arrivals and completions
+    now_per_s: float | None  # requests/s arriving at the gateway
     backlog_requests: float | None  # waiting in engines and held at the gateway
     horizon_s: float  # of the forecast; 0 without one
     method: str  # of the forecast
@@ -30,29 +30,27 @@ def demand_on(
 ) -> Demand:
     """Return what `policy`'s service must carry.
 
-    Completions count beside arrivals: while a burst is worked off they are higher, and when the gateway's counters
-    are lost they are the only rate left. Both must be believed before anything is lowered.
+    Completions are no demand: while a burst is worked off they are twice what arrives, and sized for they would order
+    a second fleet for work that is nearly done. They must still be known before anything is lowered. When arrivals are
+    lost, the backlog and the latencies raise.
     """
     stale_after_s = policy.scaling.stale_after_s
     forecast, doubts = _forecast_of(policy, forecasts, now_s=now_s)
     if observed is None:
         lost = Doubt(signal=f"{policy.name} observation", reason=Reason.STALE_METRICS, detail="absent")
-        return _demand(policy, forecast, now=(), backlog=(), doubts=(*doubts, lost))
+        return _demand(policy, forecast, now_per_s=None, backlog=(), doubts=(*doubts, lost))
     arrivals = observed.arrivals_per_s
     doubts += _present(doubt_in(f"{policy.name} arrivals_per_s", arrivals, now_s=now_s, stale_after_s=stale_after_s))
-    finished: list[float] = []
     backlog: list[float] = []
     wanted_pools = {p.key for p in policy.pools}
     for pool in observed.pools:
         if pool.key not in wanted_pools:
             continue
         doubts += pool_doubts(pool, now_s=now_s, stale_after_s=stale_after_s)
-        finished += _numbers(believed(pool.finished_per_s, now_s=now_s, stale_after_s=stale_after_s))
         for signal in (pool.waiting_requests, pool.gateway_pending_requests):
             backlog += _numbers(believed(signal, now_s=now_s, stale_after_s=stale_after_s))
-    now = _numbers(believed(arrivals, now_s=now_s, stale_after_s=stale_after_s))
-    now += [sum(finished)] if finished else []
-    return _demand(policy, forecast, now=now, backlog=backlog, doubts=doubts)
+    now_per_s = believed(arrivals, now_s=now_s, stale_after_s=stale_after_s)
+    return _demand(policy, forecast, now_per_s=now_per_s, backlog=backlog, doubts=doubts)
 
 
 def pool_doubts(pool: PoolObservation, *, now_s: float, stale_after_s: float) -> tuple[Doubt, ...]:
@@ -76,14 +74,14 @@ def _demand(
     policy: ServicePolicy,
     forecast: Forecast | None,
     *,
-    now: Sequence[float],
+    now_per_s: float | None,
     backlog: Sequence[float],
     doubts: tuple[Doubt, ...],
 ) -> Demand:
     return Demand(
         service=policy.name,
         forecast_per_s=forecast.peak(policy.scaling.forecast_quantile) if forecast else None,
-        now_per_s=max(now, default=None),
+        now_per_s=now_per_s,
         backlog_requests=sum(backlog) if backlog else None,
         horizon_s=forecast.horizon_s if forecast else 0.0,
         method=forecast.method if forecast else "",

@@ -67,6 +67,7 @@ class Sizer(Protocol):
         *,
         cold_starts: ColdStarts,
         previous: tuple[PoolCapacity, ...],
+        now_s: float,
     ) -> tuple[PoolCapacity, ...]:
         """Return one capacity per pool."""
         ...
@@ -218,7 +219,7 @@ class _Run:
         observation = self._sight.observe(now_s)
         if self._sizer is not None:
             self._capacity = self._sizer(
-                policies, observation.services, cold_starts=self._cold_starts, previous=self._capacity
+                policies, observation.services, cold_starts=self._cold_starts, previous=self._capacity, now_s=now_s
             )
         forecasts: tuple[Forecast, ...] = ()
         if self._forecaster is not None:
