@@ -247,28 +247,42 @@ def test_a_second_controller_on_one_state_folder_is_refused(opened: Opener, tmp_
 
 def test_a_state_file_that_is_none_is_named(tmp_path: Path) -> None:
     state = tmp_path / "fleet.json"
-    for text in ("", "{", "[]", '{"version": 99}', '{"version": 1, "replicas": {"a": {}}}', "[" * 100_000, "\0" * 99):
-        state.write_text(text)
+    others = (b'{"version": 99}', b'{"version": 1, "replicas": {"a": {}}}', b"[" * 100_000, b"\0" * 99, b"\xbe\xef")
+    for content in (b"", b"{", b"[]", *others):
+        state.write_bytes(content)
         with pytest.raises(BadInputError, match=r"fleet\.json: must be a fleet state of version 1"):
             LocalFleet(tmp_path, {KEY: SPEC})
-        assert state.read_text() == text
-    state.write_bytes(b"\xbe\xef")
-    with pytest.raises(BadInputError, match=r"fleet\.json: must be a fleet state of version 1"):
-        LocalFleet(tmp_path, {KEY: SPEC})
+        assert state.read_bytes() == content
     state.unlink()
     state.mkdir()
     with pytest.raises(BadInputError, match=r"fleet\.json: fleet state cannot be read: Is a directory"):
         LocalFleet(tmp_path, {KEY: SPEC})
 
 
+def test_nothing_leaves_when_that_cannot_be_saved(opened: Opener, tmp_path: Path) -> None:
+    fleet = opened()
+    do(fleet, StepKind.WARM)
+    until(fleet, ReplicaState.READY)
+    blocker = tmp_path / ".fleet.json.part"
+    blocker.mkdir()
+    assert not do(fleet, StepKind.SHIFT).accepted
+    assert until(fleet, ReplicaState.READY).draining_since_s is None
+    blocker.rmdir()
+    assert do(fleet, StepKind.SHIFT).accepted
+    blocker.mkdir()
+    assert not do(fleet, StepKind.DRAIN).accepted
+    blocker.rmdir()
+    assert do(fleet, StepKind.DRAIN).detail == "told to end"  # for the first time
+
+
 def test_nothing_is_started_elsewhere_when_the_order_cannot_be_saved(opened: Opener, tmp_path: Path) -> None:
     fleet = opened("--clash-first", str(tmp_path / "clashed"))
     do(fleet, StepKind.WARM)
     until_true((tmp_path / "clashed").exists)
-    (tmp_path / ".fleet.json.part").mkdir()
-    assert until(fleet, ReplicaState.FAILED).address == ""
+    (blocker := tmp_path / ".fleet.json.part").mkdir()
+    until(fleet, ReplicaState.FAILED)
+    blocker.rmdir()
     assert "no other could be used" in fleet.details()["a"]
-    (tmp_path / ".fleet.json.part").rmdir()
 
 
 CONTROLLER = """
@@ -382,9 +396,7 @@ def test_nothing_is_started_when_the_order_cannot_be_saved(opened: Opener, tmp_p
     fleet = opened()
     blocker = tmp_path / ".fleet.json.part"
     blocker.mkdir()  # as good as a full disk: the new state cannot be written
-    receipt = do(fleet, StepKind.WARM)
-    assert not receipt.accepted
-    assert ".fleet.json.part" in receipt.detail
+    assert ".fleet.json.part" in do(fleet, StepKind.WARM).detail
     assert fleet.membership(time.time()).replicas == ()
     blocker.rmdir()
     assert do(fleet, StepKind.WARM).accepted

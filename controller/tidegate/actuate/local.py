@@ -184,8 +184,9 @@ class LocalFleet:
         if replica.state is not ReplicaState.DRAINING:
             return False, f"is {replica.state}; it must leave the endpoints first"
         if replica.told_to_end_at_s is None:
-            process.send(identity(replica), signal.SIGTERM)
+            # Saved first: forgotten in a crash it would be told twice, and the second SIGTERM ends its running answers.
             self._ledger.put(replace(replica, told_to_end_at_s=now_s))
+            process.send(identity(replica), signal.SIGTERM)
             return True, "told to end"
         spec = self._ledger.pools.get(replica.key)
         limit_s = (spec.drain_timeout_s if spec else 0.0) + DRAIN_GRACE_S

@@ -64,9 +64,14 @@ class Ledger:
         return self._logs / f"{name}.log"
 
     def put(self, replica: LocalReplica) -> None:
-        """Take over a changed replica, durably; OSError when that is not possible."""
+        """Take over a changed replica, durably; OSError when that is not possible, and then nothing has changed."""
+        before = self.state.replicas[replica.name]
         self.state.replicas[replica.name] = replica
-        self.save()
+        try:
+            self.save()
+        except OSError:
+            self.state.replicas[replica.name] = before
+            raise
 
     def start(self, replica: LocalReplica, spec: LocalPoolSpec, now_s: float) -> tuple[bool, str]:
         """Start the process of a replica in the books; return whether that worked and what to say of it."""
