@@ -181,6 +181,7 @@ def _state_out(state: LiveState, now_s: float, reasons: list[str]) -> out.StateO
 
 def _alerts(desk: AlertDesk | None, clock: Callable[[], float]) -> APIRouter:
     router = APIRouter(prefix="/v1")
+    one_at_a_time = asyncio.Lock()
     errors: dict[int | str, dict[str, Any]] = {code: {"model": out.ErrorOut} for code in (400, 401, 408, 413, 503)}
 
     @router.post("/alerts", responses=errors)
@@ -193,7 +194,9 @@ def _alerts(desk: AlertDesk | None, clock: Callable[[], float]) -> APIRouter:
             raise HTTPException(HTTPStatus.UNAUTHORIZED, text, headers={"www-authenticate": "Bearer"})
         try:
             body = await asyncio.wait_for(_limited(request), _BODY_TIMEOUT_S)
-            refused = desk.receive(body, clock())
+            # A full body takes long enough to hold up sweeps and probes; many at once would take their threads.
+            async with one_at_a_time:
+                refused = await asyncio.to_thread(desk.receive, body, clock())
         except TimeoutError as exc:
             text = f"the body did not arrive within {_BODY_TIMEOUT_S:.0f} s"
             raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, text) from exc

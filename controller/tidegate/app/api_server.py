@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from tidegate.terms.errors import BadInputError, RefusedError
 
@@ -15,6 +16,8 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8780
 _MAX_CONNECTIONS = 256
 _MAX_PORT = 65_535
+# A connection without a whole request for so long is closed: silent clients would use up the limit above, for ever.
+_IDLE_S = 30.0
 _STARTED_WITHIN_S = 10.0
 _POLL_S = 0.01
 
@@ -26,6 +29,26 @@ class _Quiet(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+
+class _Bounded(H11Protocol):
+    """Closes connections on which nothing is under way; uvicorn itself waits for a first request without end.
+
+    h11 rather than httptools, which takes header lines of any length.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
+        super().connection_made(transport)
+        self.loop.call_later(_IDLE_S, self._close_when_idle, None)
+
+    def _close_when_idle(self, seen: RequestResponseCycle | None) -> None:
+        """Close unless a request has come since `seen` or is still being answered; look again later."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is seen and (seen is None or seen.response_complete):
+            self.transport.close()
+            return
+        self.loop.call_later(_IDLE_S, self._close_when_idle, self.cycle)
 
 
 class ApiServer:
@@ -46,6 +69,7 @@ class ApiServer:
             log_config=None,
             access_log=False,
             lifespan="off",
+            http=_Bounded,
             ws="none",
             server_header=False,
             limit_concurrency=_MAX_CONNECTIONS,

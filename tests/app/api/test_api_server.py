@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tidegate.app import api_server
 from tidegate.app.api import build_app
 from tidegate.app.api_server import ApiServer
 from tidegate.app.self_metrics import SelfMetrics
@@ -65,6 +66,32 @@ async def test_server_stops_though_a_client_holds_its_connection() -> None:
     await writer.drain()
     await asyncio.wait_for(server.stop(), 10.0)
     writer.close()
+
+
+async def test_connections_without_a_request_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_server, "_IDLE_S", 0.05)
+    server = _server(LiveState(started_at_s=T0))
+    await server.start()
+    host, port = server.url.removeprefix("http://").rsplit(":", 1)
+    begun = (b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-half: ", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET")
+    for sent in begun:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(sent)
+        answer = await asyncio.wait_for(reader.read(), 10.0)  # up to the end: the server closed it
+        assert answer.startswith(b"HTTP/1.1 200") is sent.endswith(b"GET")
+        writer.close()
+    await server.stop()
+
+
+async def test_a_header_without_end_is_refused() -> None:
+    server = _server(LiveState(started_at_s=T0))
+    await server.start()
+    host, port = server.url.removeprefix("http://").rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET / HTTP/1.1\r\nx: " + b"a" * 1_000_000)
+    assert (await asyncio.wait_for(reader.readline(), 10.0)).startswith(b"HTTP/1.1 400")
+    writer.close()
+    await server.stop()
 
 
 def test_port_in_use_is_bad_input_that_names_it() -> None:
