@@ -369,6 +369,17 @@ async def test_resumed_decision_loses_pools_that_no_policy_names_any_more(fakes:
     assert again.records
 
 
+async def test_resumed_decision_waits_for_a_tick_when_its_policy_was_changed(fakes: Fakes) -> None:
+    await fakes.sweep(fakes.build(), 5)
+    before = replace(POLICIES[0], priority=POLICIES[0].priority + 1)
+    resumed = replace(fakes.records[-1], inputs=replace(fakes.records[-1].inputs, policies=(before,)))
+    again = Fakes(now_s=fakes.now_s)
+    await again.sweep(again.build(resumed=resumed), 3)
+    assert again.planned_from[0].pools == ()  # the first sweep comes before the first tick
+    assert [p.key for p in again.planned_from[-1].pools] == [KEY]
+    assert again.records[0].inputs.memory == resumed.memory_after
+
+
 async def test_picture_that_cannot_be_drawn_changes_no_decision(fakes: Fakes) -> None:
     fakes.show_fails = True
     loop = fakes.build()

@@ -118,9 +118,10 @@ class Loop:
             self._decision = None
         else:
             self._before = Before(memory=self.resumed.memory_after, capacity=self.resumed.inputs.capacity)
-            # A pool that the policies no longer name has no place in a plan; what it left is for its owner to end.
-            named = {pool.key for policy in self.policies for pool in policy.pools}
-            kept = tuple(p for p in self.resumed.decision.pools if p.key in named)
+            # A decision under another policy may be outside the bounds, or act where only advice is wanted now: those
+            # pools wait for the first tick. A pool that no policy names any more is for its owner to end.
+            same = set(self.policies) & set(self.resumed.inputs.policies)
+            kept = tuple(p for p in self.resumed.decision.pools if p.key in {o.key for s in same for o in s.pools})
             self._decision = replace(self.resumed.decision, pools=kept)
 
     async def run(self, stop: asyncio.Event) -> None:
