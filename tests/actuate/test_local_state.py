@@ -1,16 +1,20 @@
 """What the local fleet saves: a file that no controller wrote is refused before anything acts on it."""
 
 import json
-from dataclasses import asdict
+import sys
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidegate.actuate.local import LocalFleet
+from tidegate.actuate.local_rules import LocalPoolSpec
 from tidegate.actuate.local_state import LocalReplica, PoolRecord
 from tidegate.terms.errors import BadInputError
-from tidegate.terms.fleet import ReplicaState
+from tidegate.terms.fleet import PoolKey, ReplicaState
+from tidegate.terms.plan import Step, StepKind
 
 WRONG: dict[str, tuple[object, ...]] = {
     "port": ("x", None, True, [], -1, 0, 70_000, 8000.0),
@@ -56,3 +60,21 @@ def test_a_state_file_with_a_field_of_another_kind_is_refused(
     state.write_text(json.dumps(body))
     with pytest.raises(BadInputError, match=r"fleet\.json: must be a fleet state of version 1"):
         LocalFleet(tmp_path, {})
+
+
+def test_a_replica_of_another_model_drains_when_the_controller_comes_back(tmp_path: Path) -> None:
+    key = PoolKey(service="chat", pool="main")
+    engine = str(Path(__file__).with_name("fake_engine.py"))
+    spec = LocalPoolSpec(
+        key=key, profile="p", served_model="old", cold_start_s=0.0, command=(sys.executable, "-S", engine)
+    )
+    with LocalFleet(tmp_path, {key: spec}) as fleet:
+        assert fleet.apply(Step(kind=StepKind.WARM, pool=key, replica="a"), time.time()).accepted
+    with LocalFleet(tmp_path, {key: spec}) as same:
+        assert same.membership(time.time()).replicas[0].state is not ReplicaState.DRAINING
+    with LocalFleet(tmp_path, {key: replace(spec, served_model="new")}) as other:
+        (replica,) = other.membership(time.time()).replicas
+        assert (replica.state, bool(replica.address)) == (ReplicaState.DRAINING, True)
+        assert other.details() == {"a": "serves old, its pool new now"}
+        assert other.apply(Step(kind=StepKind.DRAIN, pool=key, replica="a"), time.time()).detail == "told to end"
+        other.stop_all(grace_s=5.0)

@@ -160,6 +160,7 @@ class LocalFleet:
             port=port,
             state=ReplicaState.STARTING,
             ordered_at_s=now_s,
+            served_model=spec.served_model,
         )
         state.replicas[replica.name] = replica
         try:

@@ -34,7 +34,7 @@ class Ledger:
         self._logs = folder.absolute() / "logs"
         try:
             self._logs.mkdir(exist_ok=True)
-            self.state = _resumed(self._folder.load())
+            self.state = _resumed(self._folder.load(), self.pools)
             self.save()
         except BaseException:
             self._folder.close()
@@ -131,7 +131,7 @@ def identity(replica: LocalReplica) -> process.Identity:
     return process.Identity(pid=replica.pid, start_ticks=replica.start_ticks)
 
 
-def _resumed(saved: FleetState | None) -> FleetState:
+def _resumed(saved: FleetState | None, pools: Mapping[PoolKey, LocalPoolSpec]) -> FleetState:
     boot = process.boot_id()
     if saved is None:
         return FleetState(fleet_id=secrets.token_hex(8), boot_id=boot)
@@ -140,13 +140,24 @@ def _resumed(saved: FleetState | None) -> FleetState:
         who = None if lost else _found(saved.fleet_id, replica)
         if who is not None:
             watched = replica.watched and replica.state is not ReplicaState.STARTING
-            saved.replicas[name] = replace(replica, pid=who.pid, start_ticks=who.start_ticks, watched=watched)
+            found = replace(replica, pid=who.pid, start_ticks=who.start_ticks, watched=watched)
+            saved.replicas[name] = _still_wanted(found, pools.get(replica.key))
         elif replica.state in {ReplicaState.DRAINING, ReplicaState.FAILED}:
             saved.replicas[name] = replace(replica, ended=True)
         else:
             saved.replicas[name] = replace(failed(replica, "gone when the controller came back"), ended=True)
     saved.boot_id = boot
     return saved
+
+
+def _still_wanted(replica: LocalReplica, spec: LocalPoolSpec | None) -> LocalReplica:
+    """Return the replica, draining when its pool now serves another model: to every request for that it answers 404."""
+    serving = replica.state in {ReplicaState.STARTING, ReplicaState.READY}
+    if spec is None or not serving or replica.served_model == spec.served_model:
+        return replica
+    why = f"serves {replica.served_model}, its pool {spec.served_model} now"
+    log.warning("replica drains name=%s detail=%s", replica.name, why)
+    return replace(replica, state=ReplicaState.DRAINING, detail=why)
 
 
 def _found(fleet_id: str, replica: LocalReplica) -> process.Identity | None:

@@ -40,6 +40,7 @@ class LocalReplica:
     start_ticks: int = 0
     ended: bool = False  # the process is gone
     port_tries: int = 1
+    served_model: str = ""  # what it was started to answer to
     watched: bool = True  # False: a controller was away during its start, so the start cannot be timed
     detail: str = ""  # why it failed, or how it ended
 
