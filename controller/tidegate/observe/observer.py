@@ -1,5 +1,6 @@
 """One look at the fleet: a handful of queries, joined with the live membership."""
 
+import time
 from collections.abc import Mapping, Sequence
 
 from tidegate.catalogue import gateway
@@ -68,7 +69,7 @@ def sight(
     now_s: float,
 ) -> Sighting:
     """Return the answers to all queries of one look; after the first sign that the server is away, no more are sent."""
-    ask = _Asker(reader, now_s)
+    ask = _Asker(reader, now_s, clock_ahead_s=settings.fresh_within_s)
     engines, partial = _engines(ask, policies, membership, settings)
     seen = _gateway(ask, settings, now_s)
     buckets = _gateway_buckets(ask, policies, settings)
@@ -78,11 +79,17 @@ def sight(
 
 
 class _Asker:
-    """Sends the queries of one look, until one shows that the server is away."""
+    """Sends the queries of one look, until one shows that the server is away or lives in another time.
 
-    def __init__(self, reader: PrometheusReader, now_s: float) -> None:
+    A server whose clock runs ahead stamps samples late: what it holds for our now is as old as its clock is ahead, and
+    looks fresh. (One that runs behind has nothing for our now, which shows as stale.)
+    """
+
+    def __init__(self, reader: PrometheusReader, now_s: float, *, clock_ahead_s: float) -> None:
         self._reader = reader
         self._now_s = now_s
+        self._most_ahead_s = clock_ahead_s
+        self._began_s = time.monotonic()
         self._away: Failure | None = None
 
     def __call__(self, query: str) -> QueryResult:
@@ -91,6 +98,12 @@ class _Asker:
         result = self._reader.instant(query, self._now_s)
         if isinstance(result, Failure) and result.reason in _HOPELESS:
             self._away = result
+        if isinstance(result, Answer) and result.answered_at_s is not None:
+            ahead_s = result.answered_at_s - self._now_s - (time.monotonic() - self._began_s)
+            if ahead_s > self._most_ahead_s:
+                detail = f"the server's clock is {ahead_s:.0f} s ahead of ours: its samples for our now are as old"
+                self._away = Failure(reason=UnknownReason.STALE, detail=detail)
+                return self._away
         return result
 
 

@@ -140,6 +140,7 @@ def _parsed(rows: object, config: PrometheusConfig) -> Answer:
         warnings=rows.warnings,
         partial=rows.partial,
         newest_at_s=max((s.newest_at_s for s in found), default=None),
+        answered_at_s=rows.answered_at_s,
     )
 
 

@@ -33,12 +33,14 @@ class Answer:
     """A well-formed answer; no series at all is an answer too.
 
     `partial` is True when the backend said that something is missing. `newest_at_s` is None without any sample.
+    `answered_at_s` is the Unix time of the server's clock, or None when it did not say.
     """
 
     series: tuple[Series, ...]
     warnings: tuple[str, ...] = ()
     partial: bool = False
     newest_at_s: float | None = None
+    answered_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

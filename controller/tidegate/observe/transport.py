@@ -5,6 +5,7 @@ drops warnings and reports every failure as text. It sends everything through `s
 right here and nothing of it needs overriding.
 """
 
+import email.utils
 import json
 import random
 import time
@@ -30,6 +31,7 @@ class Rows(list[object]):
     result_type: str = ""
     warnings: tuple[str, ...] = ()
     partial: bool = False
+    answered_at_s: float | None = None
 
 
 class _Envelope(requests.Response):
@@ -205,8 +207,17 @@ class HardenedSession(requests.Session):
             rows.warnings = tuple(plain(str(w)) for w in said) if isinstance(said, list) else ()
             # "PromQL ..." annotations are advice about the query; any other warning says that data is missing.
             rows.partial = bool(envelope.get("isPartial")) or any(not w.startswith("PromQL") for w in rows.warnings)
+            rows.answered_at_s = _date_s(response.headers.get("Date", ""))
             return {**envelope, "data": {**data, "result": rows}}
         return envelope
+
+
+def _date_s(header: str) -> float | None:
+    """Return the Unix time of a Date header, or None when there is no such time."""
+    try:
+        return email.utils.parsedate_to_datetime(header).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _secret(read: Callable[[], str], name: str) -> str:
