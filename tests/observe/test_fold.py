@@ -85,6 +85,16 @@ def test_rate_takes_copies_once_and_adds_parts() -> None:
     assert per_s(*series, copies=("tp_rank",)) == 5.0
 
 
+def test_rate_takes_no_target_for_born_because_another_was_scraped_before_it() -> None:
+    early = counter(500.0, 501.0, 502.0, 503.0, job="a", instance="1")
+    for late in (
+        counter(9000.0, 9001.0, start_s=1.5, job="a", instance="2"),
+        counter(9000.0, 9001.0, start_s=1.5, job="b", instance="1"),
+    ):
+        assert per_s(early, late) == pytest.approx(2.0)
+        assert per_s(late, family=(early,)) == pytest.approx(1.0)
+
+
 def test_rate_counts_a_series_born_in_the_window_from_zero() -> None:
     old, born = counter(5.0, 5.0, 5.0, 5.0, reason="stop"), counter(3.0, 3.0, start_s=2.0, reason="abort")
     assert per_s(old, born) == pytest.approx(1.0)

@@ -90,23 +90,23 @@ def rate(
     """Return growth per second since `since_s`: the largest of copies, summed over the rest.
 
     Without extrapolation: growth between two real samples over the time between them. None while no series has two
-    samples. A series born in the window, while another of the family goes on from before, began at zero (a first 5xx,
+    samples. A series born in the window, while another of its target goes on from before, began at zero (a first 5xx,
     a first abort). NaN samples give NaN; a negative counter gives a negative rate.
 
     Args:
         series: Counters.
         copies: Labels that tell copies apart.
         since_s: Unix time; older samples are ignored.
-        family: Further series of the same exposition that prove it was scraped before; not added.
+        family: Further series of the same targets that prove they were scraped before; not added.
     """
     kept = _since(series, since_s)
     if not kept:
         return None
-    born_at_s = _going_on_from_s([*kept, *_since(family, since_s)])
+    going_on = _going_on_from_s([*kept, *_since(family, since_s)])
     numbers: list[float] = []
     span_s = 0.0
     for group in _groups(kept, copies):
-        measured = [m for s in group if (m := _growth(s, born_at_s)) is not None]
+        measured = [m for s in group if (m := _growth(s, going_on[_target(s)])) is not None]
         if measured:
             numbers.append(math.nan if any(math.isnan(n) for n, _ in measured) else max(n for n, _ in measured))
             span_s = max(span_s, *(span for _, span in measured))
@@ -132,11 +132,23 @@ def _since(series: Iterable[Series], since_s: float) -> list[Series]:
     return kept
 
 
-def _going_on_from_s(family: Sequence[Series]) -> float | None:
-    """Return since when the family was scraped, if a series from then is still there; else None.
+def _target(series: Series) -> tuple[str, str]:
+    return series.labels.get("job", ""), series.labels.get("instance", "")
 
-    When all series end and others begin, labels or names changed, and the new ones carry old counts.
+
+def _going_on_from_s(family: Sequence[Series]) -> dict[tuple[str, str], float | None]:
+    """Return per target since when it was scraped, if a series from then is still there; else None.
+
+    When all series end and others begin, labels or names changed, and the new ones carry old counts. Targets say
+    nothing of each other: each is scraped at moments of its own, and a new one carries old counts too.
     """
+    by_target: dict[tuple[str, str], list[Series]] = defaultdict(list)
+    for one in family:
+        by_target[_target(one)].append(one)
+    return {target: _lasting_from_s(found) for target, found in by_target.items()}
+
+
+def _lasting_from_s(family: Sequence[Series]) -> float | None:
     first_at_s = min(s.samples[0][0] for s in family)
     newest_at_s = max(s.newest_at_s for s in family)
     lasts = any(s.samples[0][0] == first_at_s and s.newest_at_s == newest_at_s for s in family)
