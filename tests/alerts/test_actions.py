@@ -113,6 +113,13 @@ def test_reconcile_sets_a_floor_with_its_replicas() -> None:
     assert (found.kind, found.replicas, found.expires_at_s) == (InterventionKind.FLOOR, 4, NOW_S - 10 + DEFAULT_FOR_S)
 
 
+def test_reconcile_keeps_control_characters_out_of_what_people_read() -> None:
+    (frozen,) = after(notice(alertname="a\x1b[2J\nb\x07", tidegate_action="freeze")).standing.interventions
+    assert frozen.origin.startswith("alertmanager:a?[2J?b?:")
+    (refused,) = after(notice(alertname="a\x1b\n", tidegate_action="boom")).refusals
+    assert refused.alertname == "a??"
+
+
 def test_reconcile_ignores_alerts_without_an_action() -> None:
     assert after(notice(tidegate_action="")) == Outcome(standing=Standing())
 

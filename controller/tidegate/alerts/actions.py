@@ -111,8 +111,7 @@ def reconcile(
         if isinstance(asked, Intervention) and asked.origin not in live and len(live) >= MAX_INTERVENTIONS:
             asked = f"{MAX_INTERVENTIONS} interventions are in force already"
         if isinstance(asked, str):
-            name = (notice.label("alertname") or "")[:_SHOWN_CHARS]
-            refusals.append(Refusal(key=notice.key, alertname=name, reason=asked))
+            refusals.append(Refusal(key=notice.key, alertname=_called(notice), reason=asked))
             continue
         # An alert dated in the future starts when it is first seen; its copies must not move that moment.
         known = live.get(asked.origin, asked)
@@ -191,7 +190,13 @@ def _lasts_s(text: str | None) -> float | str:
 
 def _origin(notice: AlertNotice) -> str:
     """Return a text that names the alert and its firing; it is the intervention's identity."""
-    return f"{_ORIGIN_PREFIX}{(notice.label('alertname') or 'unnamed')[:_SHOWN_CHARS]}:{notice.key}"
+    return f"{_ORIGIN_PREFIX}{_called(notice) or 'unnamed'}:{notice.key}"
+
+
+def _called(notice: AlertNotice) -> str:
+    """Return the alert's name on one line: it ends up in logs and on terminals, which obey control characters."""
+    name = (notice.label("alertname") or "")[:_SHOWN_CHARS]
+    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def _shown(text: str) -> str:
