@@ -78,3 +78,11 @@ def test_a_replica_of_another_model_drains_when_the_controller_comes_back(tmp_pa
         assert other.details() == {"a": "serves old, its pool new now"}
         assert other.apply(Step(kind=StepKind.DRAIN, pool=key, replica="a"), time.time()).detail == "told to end"
         other.stop_all(grace_s=5.0)
+
+
+@pytest.mark.parametrize(("name", "is_folder"), [("lock", True), ("logs", False), (".fleet.json.part", True)])
+def test_a_state_folder_that_cannot_be_used_is_named(tmp_path: Path, name: str, *, is_folder: bool) -> None:
+    taken = tmp_path / name
+    taken.mkdir() if is_folder else taken.touch()
+    with pytest.raises(BadInputError, match=f"{name}: not usable in a state folder: "):
+        LocalFleet(tmp_path, {})

@@ -11,6 +11,7 @@ from pathlib import Path
 from tidegate.actuate import local_process as process
 from tidegate.actuate.local_rules import LocalPoolSpec, failed
 from tidegate.actuate.local_state import FleetState, LocalReplica, StateFolder
+from tidegate.terms.errors import BadInputError
 from tidegate.terms.fleet import PoolKey, ReplicaState
 
 log = logging.getLogger("tidegate.local")
@@ -24,21 +25,25 @@ class Ledger:
 
     Raises:
         RefusedError: Another controller holds the folder.
-        BadInputError: The state file is not one.
+        BadInputError: The state file is not one, or the folder cannot be used.
     """
 
     def __init__(self, folder: Path, pools: Mapping[PoolKey, LocalPoolSpec], *, owner_pid: int | None) -> None:
         self.pools = dict(pools)
         self._owner_pid = owner_pid
-        self._folder = StateFolder(folder)
         self._logs = folder.absolute() / "logs"
         try:
-            self._logs.mkdir(exist_ok=True)
-            self.state = _resumed(self._folder.load(), self.pools)
-            self.save()
-        except BaseException:
-            self._folder.close()
-            raise
+            self._folder = StateFolder(folder)
+            try:
+                self._logs.mkdir(exist_ok=True)
+                self.state = _resumed(self._folder.load(), self.pools)
+                self.save()
+            except BaseException:
+                self._folder.close()
+                raise
+        except OSError as exc:
+            msg = f"{exc.filename or folder}: not usable in a state folder: {exc.strerror}"
+            raise BadInputError(msg) from exc
 
     def close(self) -> None:
         """Give the folder up; processes go on."""
