@@ -15,6 +15,7 @@ from tidegate.app.config_problem import (
     PolicyFileError,
     PolicyNotBuiltYetError,
     Problem,
+    case_hint,
     did_you_mean,
     got_must,
     raise_problems,
@@ -195,7 +196,8 @@ def _wrong_kind(document: Document, kind: str) -> list[Problem]:
     if has in (_NODES_KIND, _POLICY_KIND):
         where = "the nodes file" if has == _NODES_KIND else "a policy file"
         return [document.problem(at, got_must(has, kind) + f"; this belongs in {where}")]
-    return [document.problem(at, got_must(has, kind) + did_you_mean(has, (kind, *_LATER_KINDS)))]
+    hint = case_hint(has, kind) or did_you_mean(has, (kind, *_LATER_KINDS))
+    return [document.problem(at, got_must(has, kind) + hint)]
 
 
 def _shared(documents: list[Document], path: tuple[str, ...]) -> list[Problem]:

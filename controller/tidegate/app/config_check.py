@@ -163,8 +163,7 @@ def _check_profiles(
 def _check_profile(document: Document, path: FieldPath, pool: PoolModel, profile: ProfileFacts) -> Iterator[Problem]:
     if profile.accelerator != pool.accelerator:
         must = f"{profile.accelerator}, as in engine profile {profile.name}"
-        hint = did_you_mean(pool.accelerator, [profile.accelerator])
-        yield document.problem((*path, "accelerator"), got_must(pool.accelerator, must) + hint)
+        yield document.problem((*path, "accelerator"), got_must(pool.accelerator, must))
     if profile.tensor_parallel != pool.parallelism.tensor:
         must = f"{profile.tensor_parallel}, as in engine profile {profile.name}"
         yield document.problem((*path, "parallelism", "tensor"), got_must(pool.parallelism.tensor, must))

@@ -105,8 +105,8 @@ class SloModel(_Model):
     """Name of the objective, unique within the service."""
     indicator: Annotated[Indicator, Enum]
     """What is measured per request: time to first token, mean time per output token, gap between tokens, whole duration, or whether it was answered without a server error."""  # noqa: E501
-    percentile: float | None = Field(default=None, gt=0, lt=100)
-    """Percentile that must stay under the threshold: 95 is the same as `objective: 0.95`. Give this or `objective`."""
+    percentile: float | None = Field(default=None, ge=1, lt=100)
+    """Percentile, in percent, that must stay under the threshold: 95 is the same as `objective: 0.95`. Give this or `objective`."""
     objective: float | None = Field(default=None, gt=0, lt=1)
     """Share of requests that must be good. Give this or `percentile`."""
     threshold: Span | None = None
@@ -128,7 +128,7 @@ class ScaleTargetModel(_Model):
     """The object whose replica count is set."""
 
     kind: Literal["Local", "Deployment"]
-    """Local: engine processes on this machine. Deployment: Kubernetes (not built yet)."""
+    """Local: engine twins on this machine, for demos and rehearsals. Deployment: Kubernetes (not built yet)."""
     name: Label | None = Field(default=None, json_schema_extra={"x-default": "the pool's name"})
     """Name of the object."""
 

@@ -84,6 +84,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {by_lower[close[0]]}?)" if close else ""
 
 
+def case_hint(word: str, allowed: str) -> str:
+    """Return a hint when `word` is the one allowed word but for capitals, or an empty text."""
+    same = word != allowed and word.casefold() == allowed.casefold()
+    return " (spelled exactly so: capitals count)" if same else ""
+
+
 def raise_problems(problems: Sequence[Problem]) -> None:
     """Raise one error that lists all problems; return when there is none.
 

@@ -7,10 +7,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidegate.app.config_model import LABEL_PATTERN, MODEL_PATTERN
-from tidegate.app.config_problem import FieldPath, Problem, did_you_mean, got_must
+from tidegate.app.config_problem import FieldPath, Problem, case_hint, did_you_mean, got_must
 from tidegate.app.config_yaml import Document
 
 _M = TypeVar("_M", bound=BaseModel)
+_PERCENT = 100
 _MAX_PROBLEMS = 100  # of one document: more are no help, and "did you mean" costs time
 _KINDS: dict[str, str] = {
     "int_type": "a whole number",
@@ -81,10 +82,24 @@ def _must(error: ErrorDetails) -> str:
 
 
 def _suggestion(error: ErrorDetails) -> str:
-    if error["type"] not in ("enum", "literal_error") or not isinstance(error["input"], str):
+    given = error["input"]
+    if error["type"] in ("enum", "literal_error") and isinstance(given, str):
+        expected = error.get("ctx", {})["expected"].replace(" or ", ", ").split(", ")
+        words = [w.strip("'") for w in expected]
+        return did_you_mean(given, words) if len(words) > 1 else case_hint(given, words[0])
+    return _scale_hint(error)
+
+
+def _scale_hint(error: ErrorDetails) -> str:
+    """Return a hint for a share written in percent, or a percentage written as a share."""
+    kind, given, context = error["type"], error["input"], error.get("ctx", {})
+    if not isinstance(given, int | float) or isinstance(given, bool):
         return ""
-    words = error.get("ctx", {})["expected"].replace(" or ", ", ").split(", ")
-    return did_you_mean(error["input"], [w.strip("'") for w in words])
+    if kind in ("less_than", "less_than_equal") and context.get("lt", context.get("le")) == 1 and 1 < given < _PERCENT:
+        return f" (a share: did you mean {given / _PERCENT:.10g}?)"
+    if error["loc"][-1:] == ("percentile",) and kind == "greater_than_equal" and given * _PERCENT >= context["ge"]:
+        return f" (in percent: did you mean {given * _PERCENT:.10g}?)"
+    return ""
 
 
 def _model_at(model: type[BaseModel], path: FieldPath) -> type[BaseModel] | None:
