@@ -173,6 +173,7 @@ def _state_out(state: LiveState, now_s: float, reasons: list[str]) -> out.StateO
         decided_at_s=newest.record.decision.decided_at_s if newest is not None else None,
         tick_duration_s=newest.view.tick_duration_s if newest is not None else None,
         gateway_acked=newest.view.gateway_acked if newest is not None else False,
+        rate_window_s=state.rate_window_s,
         policy_digest=policy_digest(inputs.policies) if inputs is not None else "",
         services=services_out(newest, now_s) if newest is not None else [],
         interventions=[intervention_out(i) for i in interventions if i.expires_at_s > now_s],

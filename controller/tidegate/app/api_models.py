@@ -216,6 +216,8 @@ class StateOut(_Out):
     decided_at_s: float | None
     tick_duration_s: float | None
     gateway_acked: bool
+    rate_window_s: float | None = None
+    """Seconds over which rates and attained shares are taken; absent (null) when not told."""
     policy_digest: str
     services: list[ServiceOut]
     interventions: list[InterventionOut]

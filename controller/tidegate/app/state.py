@@ -83,15 +83,19 @@ class Newest:
 class LiveState:
     """Holds what one controller process knows; safe to read from another thread than the writer's."""
 
-    def __init__(self, *, started_at_s: float, stale_after_s: float = 60.0) -> None:
+    def __init__(
+        self, *, started_at_s: float, stale_after_s: float = 60.0, rate_window_s: float | None = None
+    ) -> None:
         """Start empty.
 
         Args:
             started_at_s: Unix time of the process start.
             stale_after_s: A newest decision older than this makes the controller not ready; a few tick periods.
+            rate_window_s: Seconds over which rates and attained shares are taken; None: not told.
         """
         self.started_at_s = started_at_s
         self.stale_after_s = stale_after_s
+        self.rate_window_s = rate_window_s
         self._lock = threading.Lock()
         self._newest: Newest | None = None
         self._decisions: deque[DatedDecision] = deque(maxlen=MAX_DECISIONS)

@@ -10,8 +10,10 @@ from starlette.testclient import TestClient
 
 from tidegate.app.api import build_app
 from tidegate.app.cli.main import main
+from tidegate.app.cli.status import UNKNOWN_WORDS
 from tidegate.app.self_metrics import SelfMetrics
 from tidegate.app.state import LiveState
+from tidegate.terms.signal import UnknownReason
 
 T0 = 1_790_000_000.0
 Make = Callable[..., Any]
@@ -48,7 +50,7 @@ def serve_fixture() -> Iterator[Serve]:
 
 
 def _body(make_record: Make, *, now_s: float = T0, **options: Any) -> bytes:  # noqa: ANN401
-    state = LiveState(started_at_s=T0)
+    state = LiveState(started_at_s=T0, rate_window_s=30.0)
     state.publish(*make_record(T0, **options))
     metrics = SelfMetrics(state, journal_writable=lambda: True)
     with TestClient(build_app(state, clock=lambda: now_s, metrics=metrics)) as client:
@@ -62,7 +64,8 @@ def test_status_tells_the_fleet_and_returns_zero(
     said = capsys.readouterr().out
     assert said.startswith("ready: decision 1, decided 0 s ago\n")
     assert "arrivals 5.00/s" in said
-    assert "slo tpot: 93.00% of 0.95, met: no (source: engine" in said
+    assert "slo tpot: missed: 93 % good over the last 30 s, objective 95 % (source: engine" in said
+    assert "slo available: met: 100 % good over the last 30 s, objective 99.9 % (source: gateway)" in said
     assert "chat/main: " in said
 
 
@@ -72,7 +75,8 @@ def test_status_tells_unknown_and_returns_one_when_not_ready(
     assert main(["status", "--url", serve(_body(make_record, blind=True))]) == 1
     said = capsys.readouterr().out
     assert "not ready because: Prometheus gives no answer" in said
-    assert "arrivals unknown (unreachable)" in said
+    assert "arrivals unknown (Prometheus cannot be reached)" in said
+    assert "slo ttft: unknown (Prometheus cannot be reached), objective 95 % (source: gateway)" in said
     assert "unknown wanted" in said
 
 
@@ -96,7 +100,11 @@ def test_status_is_unreachable_when_nothing_listens(capsys: pytest.CaptureFixtur
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
         assert main(["status", "--url", url]) == 3
-    assert "no controller answers" in capsys.readouterr().err
+    assert "no controller answers (connection refused)" in capsys.readouterr().err
+
+
+def test_status_has_words_for_every_reason_of_an_unknown() -> None:
+    assert set(UNKNOWN_WORDS) == {reason.value for reason in UnknownReason}
 
 
 @pytest.mark.parametrize(

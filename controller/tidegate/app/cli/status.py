@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import math
 import sys
 from typing import Any
 
+from tidegate.app.cli.unreachable import why
 from tidegate.terms.errors import BadInputError, RefusedError, ServerUnreachableError
 
 EXAMPLE = "tidegate status --url http://127.0.0.1:8780"
@@ -12,6 +14,22 @@ _DEFAULT_URL = "http://127.0.0.1:8780"
 _CONNECT_S, _READ_S = 3.0, 10.0
 _MAX_ANSWER_BYTES = 64 * 2**20  # thousands of replicas; more is not our server
 _CHUNK_BYTES = 1 << 16
+# What each reason of an unknown signal means to an operator.
+UNKNOWN_WORDS = {
+    "absent": "no such series",
+    "stale": "the newest sample is too old",
+    "not_a_number": "no request finished",
+    "infinite": "the number is infinite",
+    "out_of_range": "an impossible number",
+    "partial": "Prometheus' answer is incomplete",
+    "unreachable": "Prometheus cannot be reached",
+    "rejected": "Prometheus refused the query",
+    "breaker_open": "not asked: Prometheus failed several times, it is asked again soon",
+    "contract_violation": "the metric is missing or of another type",
+    "too_young": "too few samples yet",
+    "not_offered": "this source never has it",
+    "not_configured": "not set up",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +77,7 @@ def _ask(url: str) -> dict[str, Any]:
         msg = f"--url: {url!r} is no URL: {exc}"
         raise BadInputError(msg) from exc
     except requests.RequestException as exc:
-        msg = f"{where}: no controller answers ({type(exc).__name__}); is `tidegate run` up, and on this port?"
+        msg = f"{where}: no controller answers ({why(exc)}); is `tidegate run` up, and on this port?"
         raise ServerUnreachableError(msg) from exc
     return _state(where, status, bytes(body))
 
@@ -82,7 +100,7 @@ def _lines(state: dict[str, Any]) -> list[str]:
     for service in state["services"]:
         arrivals = _number(service["signals"].get("arrivals_per_s"), "{:.2f}/s")
         lines.append(f"service {service['service']}: model {service['model']}, {service['mode']}, arrivals {arrivals}")
-        lines += [_sli(sli) for sli in service["slis"]]
+        lines += [_sli(sli, state.get("rate_window_s")) for sli in service["slis"]]
         for pool in service["pools"]:
             lines += _pool(pool)
     lines += [
@@ -91,11 +109,20 @@ def _lines(state: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _sli(sli: dict[str, Any]) -> str:
-    attained = _number(sli["attained_ratio"], "{:.2%}")
-    return (
-        f"  slo {sli['slo']}: {attained} of {sli['objective_ratio']:.4g}, met: {sli['met']} (source: {sli['source']})"
-    )
+def _sli(sli: dict[str, Any], window_s: float | None) -> str:
+    objective = f"objective {_percent(sli['objective_ratio'])}"
+    source = f"source: {sli['source'] or 'none'}"
+    attained = sli["attained_ratio"]
+    if attained["state"] == "unknown":
+        return f"  slo {sli['slo']}: {_number(attained, '')}, {objective} ({source})"
+    met = {"yes": "met", "no": "missed"}.get(sli["met"], "unknown")
+    span = "the last rate window" if window_s is None else f"the last {window_s:g} s"
+    return f"  slo {sli['slo']}: {met}: {_percent(attained['value'])} good over {span}, {objective} ({source})"
+
+
+def _percent(ratio: float) -> str:
+    """Return a share in percent; rounded down, since 99.996 % is not 100 %."""
+    return f"{math.floor(ratio * 10_000 + 1e-6) / 100:.6g} %"
 
 
 def _pool(pool: dict[str, Any]) -> list[str]:
@@ -110,7 +137,9 @@ def _pool(pool: dict[str, Any]) -> list[str]:
 def _number(signal: dict[str, Any] | None, form: str) -> str:
     if signal is None:
         return "unknown (not read)"
-    return f"unknown ({signal['reason']})" if signal["state"] == "unknown" else form.format(signal["value"])
+    if signal["state"] == "unknown":
+        return f"unknown ({UNKNOWN_WORDS.get(signal['reason'], signal['reason'])})"
+    return form.format(signal["value"])
 
 
 def _clean(line: str) -> str:
