@@ -48,8 +48,8 @@ spec:
   scaling: {maxGrowReplicas: 4, maxShrinkReplicas: 2, shrinkStabilisation: 12s, targetUtilisation: 0.85, staleAfter: 8s}
 """
 
-PROMPT_TOKENS = 2000
-OUTPUT_TOKENS = 80
+PROMPT_TOKENS = 1000
+OUTPUT_TOKENS = 100
 
 
 def stack_settings(workdir: Path, *, least: int = 1) -> StackSettings:

@@ -52,9 +52,10 @@ class Progress:
             policy = next(p for p in record.inputs.policies if p.name == pool.key.service)
             level = policy.scaling.forecast_quantile
             ahead = f"{forecast.peak(level):.1f}" if forecast else "unknown"
+            over = "waiting for the last answers, " if elapsed > self._seconds else ""
             self._tell(
-                f"{elapsed:4.0f}/{self._seconds:.0f} s  load {text(service.arrivals_per_s)} req/s, "
-                f"forecast p{100 * level:.0f} {ahead}  "
+                f"{min(elapsed, self._seconds):4.0f}/{self._seconds:.0f} s  {over}load {text(service.arrivals_per_s)} "
+                f"req/s, forecast p{100 * level:.0f} {ahead}  "
                 f"ready {pool.ready_replicas} starting {pool.starting_replicas} asked {pool.asked_replicas}"
                 f"\n            {sentence(pool)}"
             )

@@ -12,8 +12,9 @@ from pathlib import Path
 from tidegate.app import clock
 from tidegate.app.config import load_nodes, load_policies
 from tidegate.app.config_profile import load_profile
+from tidegate.app.demo.hasten import hastened
 from tidegate.app.demo.load import Answer, replay
-from tidegate.app.demo.options import COPIES, DemoOptions
+from tidegate.app.demo.options import COPIES, SECONDS, DemoOptions
 from tidegate.app.demo.progress import Progress
 from tidegate.app.demo.rehearsed import rehearsed_rows
 from tidegate.app.demo.score import Row, row, table
@@ -22,7 +23,7 @@ from tidegate.app.demo.tide import read_trace, tidal
 from tidegate.app.journal_read import read
 from tidegate.app.record import TickRecord
 from tidegate.app.report.page import report_html
-from tidegate.app.report.plots import plots
+from tidegate.app.report.plots import PICTURES, plots
 from tidegate.app.report.timeline import Moment, replica_seconds, timeline
 from tidegate.sim.arrivals import Arrival
 from tidegate.terms.errors import BadInputError
@@ -53,12 +54,17 @@ class _Live:
 
 def demo(options: DemoOptions) -> int:
     """Run the demo, print and write its report, and return 0 only if nothing failed and every decision has a reason."""
-    policies = load_policies([options.policy])
+    _only(load_policies([options.policy]), options.policy)
     load_nodes(options.nodes)
-    policy = _only(policies, options.policy)
     arrivals = tidal(read_trace(options.trace), seconds=options.seconds, copies=COPIES)
     _empty(options.out)
-    live = _run_live(options, policy, arrivals)
+    policy_path = hastened(options.policy, options.out / "run" / "policy.yaml", ratio=options.seconds / SECONDS)
+    policy = _only(load_policies([policy_path]), policy_path)
+    try:
+        live = _run_live(options, policy, policy_path, arrivals)
+    except KeyboardInterrupt:
+        _say("\ninterrupted: everything the demo started has been stopped; no report was written")
+        raise
     pool = policy.pools[0]
     moments = timeline(live.records, service=policy.name, pool=pool.key.pool)
     rows = [_live_row(policy, live, moments)]
@@ -91,10 +97,12 @@ def _empty(out: Path) -> None:
         msg = f"{out}: must be a folder for the report that can be written: {exc.strerror}"
         raise BadInputError(msg) from exc
     shutil.rmtree(out / "run", ignore_errors=True)
+    for name in ("report.html", "rows.json", *(f"{picture}.png" for picture in PICTURES)):
+        (out / name).unlink(missing_ok=True)
 
 
-def _run_live(options: DemoOptions, policy: ServicePolicy, arrivals: Sequence[Arrival]) -> _Live:
-    settings = StackSettings(workdir=options.out / "run", policy=options.policy, nodes=options.nodes, gpu_exporter=True)
+def _run_live(options: DemoOptions, policy: ServicePolicy, policy_path: Path, arrivals: Sequence[Arrival]) -> _Live:
+    settings = StackSettings(workdir=options.out / "run", policy=policy_path, nodes=options.nodes, gpu_exporter=True)
     _say(f"starting Prometheus, the controller, Envoy and a first engine twin (logs in {settings.workdir}) ...")
     with Stack(settings) as stack:
         stack.wait_until_serving(policy.model)

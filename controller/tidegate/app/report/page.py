@@ -10,11 +10,13 @@ from tidegate.app.report.timeline import Moment
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 84rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 14px; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 .wide { overflow-x: auto; }
 th, .figures td { white-space: nowrap; }
+.figures table { font-size: 13px; }
+.figures th, .figures td { padding: .3rem .45rem; }
 img { max-width: 100%; background: #fff; border-radius: 6px; }
 figure { margin: 1.5rem 0; }
 small { opacity: .75; }

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 # Told apart in print and by colour-blind readers (Okabe and Ito's palette).
 BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#7f7f7f"
 
+# Names of the pictures, in order.
+PICTURES = ("load", "replicas", "ttft", "tpot")
+
 _BIN_S = 5.0
 
 
