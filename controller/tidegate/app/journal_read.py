@@ -1,7 +1,7 @@
 """Reading a journal: all of it in order, or only its newest record."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -33,17 +33,24 @@ def read(path: Path) -> Iterator[TickRecord]:
     return (located.record for located in read_located(path))
 
 
-def read_located(path: Path) -> Iterator[Located]:
-    """Yield every record with its place; as `read`."""
+def read_located(path: Path, *, on_torn: Callable[[str], None] | None = None) -> Iterator[Located]:
+    """Yield every record with its place; as `read`. `on_torn` is told the place of a last line that was left out."""
+    _refuse_folder(path)
     files = segments(path)
     if not files:
         msg = f"{path}: no such journal"
         raise BadInputError(msg)
     for file in files:
-        yield from _segment(file, may_be_torn=file == path)
+        yield from _segment(file, may_be_torn=file == path, on_torn=on_torn)
 
 
-def _segment(file: Path, *, may_be_torn: bool) -> Iterator[Located]:
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        msg = f"{path}: must be a journal file such as {path / 'journal.jsonl'}, is a folder"
+        raise BadInputError(msg)
+
+
+def _segment(file: Path, *, may_be_torn: bool, on_torn: Callable[[str], None] | None) -> Iterator[Located]:
     policies: dict[str, tuple[ServicePolicy, ...]] = {}
     try:
         with file.open("rb") as stream:
@@ -52,6 +59,8 @@ def _segment(file: Path, *, may_be_torn: bool) -> Iterator[Located]:
                 where = f"{file}:{number}"
                 body = _body(line, where, torn=may_be_torn and stream.tell() >= size)
                 if body is None:
+                    if on_torn is not None:
+                        on_torn(where)
                     return
                 if body.get("kind") == "policies":
                     policies[str(body.get("digest"))] = _policies(body, where)
@@ -97,11 +106,17 @@ def last(path: Path) -> TickRecord | None:
     """Return the newest record, or None when there is none yet; reads only the end of the newest segment that has one.
 
     Raises:
+        BadInputError: `path` is a folder, or cannot be read.
         JournalDamagedError: A complete line at the end is damaged.
     """
+    _refuse_folder(path)
     for file in reversed(segments(path)):
-        with file.open("rb") as stream:
-            found = _last_of(stream, file, may_be_torn=file == path)
+        try:
+            with file.open("rb") as stream:
+                found = _last_of(stream, file, may_be_torn=file == path)
+        except OSError as exc:
+            msg = f"{file}: cannot be read: {exc.strerror}"
+            raise BadInputError(msg) from exc
         if found is not None:
             return found
     return None

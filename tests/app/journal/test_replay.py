@@ -87,3 +87,25 @@ def test_replay_of_an_empty_journal_is_identical(tmp_path: Path, capsys: pytest.
     (tmp_path / "j").touch()
     assert main(["replay", str(tmp_path / "j")]) == 0
     assert capsys.readouterr().out == "0 records, 0 pool decisions: all identical\n"
+
+
+@pytest.mark.parametrize("words", [["replay", "{}"], ["explain", "chat/main", "--journal", "{}"]])
+def test_folder_given_as_a_journal_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main([w.format(tmp_path) for w in words]) == 2
+    said = f"tidegate: {tmp_path}: must be a journal file such as {tmp_path}/journal.jsonl, is a folder\n"
+    assert capsys.readouterr().err == said
+
+
+def test_replay_tells_of_a_torn_last_line(tmp_path: Path, records: Records, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as journal:
+        for record in records(3):
+            journal.append(record)
+    path.write_bytes(path.read_bytes()[:-9])
+    assert main(["replay", str(path)]) == 0
+    said = f"2 records, 2 pool decisions: all identical\n1 torn last line ignored: {path}:4\n"
+    assert capsys.readouterr().out == said
+    assert main(["replay", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["torn"] == [f"{path}:4"]

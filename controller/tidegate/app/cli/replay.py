@@ -20,9 +20,11 @@ def run(args: argparse.Namespace) -> int:
     from tidegate.app.journal_read import read_located  # noqa: PLC0415  (keeps `--help` fast)
     from tidegate.app.replay import Replay, replay  # noqa: PLC0415
 
-    found: Replay = replay(read_located(args.journal))
+    torn: list[str] = []
+    found: Replay = replay(read_located(args.journal, on_torn=torn.append))
     if args.json:
-        sys.stdout.write(json.dumps({"identical": found.different == 0, **asdict(found)}, ensure_ascii=False) + "\n")
+        document = {"identical": found.different == 0, **asdict(found), "torn": torn}
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
     elif found.first is None:
         print(f"{found.records} records, {found.pools} pool decisions: all identical")
     else:
@@ -32,4 +34,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"  journalled: {first.journalled}")
         print(f"  replayed:   {first.replayed}")
         print(f"written by tidegate {', '.join(found.written_by)}")
+    if torn and not args.json:
+        print(f"1 torn last line ignored: {torn[0]}")
     return 0 if found.different == 0 else 1
