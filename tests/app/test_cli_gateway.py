@@ -159,3 +159,25 @@ def test_status_shows_each_gateway_and_its_refusals(capsys: pytest.CaptureFixtur
 def test_status_tells_what_is_wrong_with_the_address(capsys: pytest.CaptureFixture[str], controller_url: str) -> None:
     assert "is it a Tidegate controller?" in error_of(capsys, 1, "status", "--url", f"{controller_url}/other")
     assert "no controller answers" in error_of(capsys, 3, "status", "--url", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("connected", "version", "said"),
+    [
+        (True, "v2", "snapshot v2, 1 gateway\n  g: connected, has it\n"),
+        (False, "v2", "snapshot v2, 1 gateway\n  g: gone for 41 s, had it\n"),
+        (False, "v1", "snapshot v2, 1 gateway\n  g: gone for 41 s, had v1\n"),
+    ],
+)
+def test_status_says_of_a_gateway_that_is_gone_what_it_had(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    controller_url: str,
+    *,
+    connected: bool,
+    version: str,
+    said: str,
+) -> None:
+    one = {"node_id": "g", "connected": connected, "seen_ago_s": 41.0, "has_version": version}
+    monkeypatch.setitem(STATE, "gateways", [{**one, "waiting_for": [], "refused": []}])
+    assert out_of(capsys, "status", "--url", controller_url) == said

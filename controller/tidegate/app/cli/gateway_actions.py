@@ -123,11 +123,14 @@ def status(args: argparse.Namespace) -> None:
 
 
 def _status_lines(found: dict[str, Any]) -> list[str]:
-    lines = [f"snapshot {found['version'] or 'none yet'}, {len(found['gateways'])} gateways"]
+    count = len(found["gateways"])
+    lines = [f"snapshot {found['version'] or 'none yet'}, {count} {'gateway' if count == 1 else 'gateways'}"]
     for gateway in found["gateways"]:
         state = "connected" if gateway["connected"] else f"gone for {gateway['seen_ago_s']:.0f} s"
-        current = gateway["has_version"] == found["version"]
-        has = "has it" if current else f"has {gateway['has_version'] or 'nothing'}"
+        # What a gateway that is gone has now, nobody knows.
+        verb = "has" if gateway["connected"] else "had"
+        current = found["version"] is not None and gateway["has_version"] == found["version"]
+        has = f"{verb} it" if current else f"{verb} {gateway['has_version'] or 'nothing'}"
         waiting = f", waiting for {', '.join(gateway['waiting_for'])}" if gateway["waiting_for"] else ""
         lines.append(f"  {gateway['node_id']}: {state}, {has}{waiting}")
         lines += [
