@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from tidegate.app.config_model import BudgetModel, PoolModel, SloModel
-from tidegate.app.config_problem import FieldPath, Problem, did_you_mean, got_must, shown_value
+from tidegate.app.config_problem import FieldPath, Problem, got_must, shown_value
 from tidegate.app.config_validate import validate
 from tidegate.app.config_yaml import Document
 from tidegate.terms.fleet import Role

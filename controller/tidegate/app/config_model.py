@@ -106,7 +106,7 @@ class SloModel(_Model):
     indicator: Annotated[Indicator, Enum]
     """What is measured per request: time to first token, mean time per output token, gap between tokens, whole duration, or whether it was answered without a server error."""  # noqa: E501
     percentile: float | None = Field(default=None, ge=1, lt=100)
-    """Percentile, in percent, that must stay under the threshold: 95 is the same as `objective: 0.95`. Give this or `objective`."""
+    """Percentile that must stay under the threshold, in percent: 95 means `objective: 0.95`. Give one of the two."""
     objective: float | None = Field(default=None, gt=0, lt=1)
     """Share of requests that must be good. Give this or `percentile`."""
     threshold: Span | None = None
