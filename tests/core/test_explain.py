@@ -1,6 +1,7 @@
 """Sentences and counterfactuals: the field's words, the right numbers."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,33 @@ def test_unknown_metrics_are_said_in_the_fixed_words_with_the_signal(fleet: "typ
     text = sentence(fleet.Case(arrivals=lost, forecast=None, seen=[seen], attained=lost).pool())
     assert text.startswith(f"chat/main: {HOLD_UNKNOWN} at 2 replicas: ")
     assert "chat arrivals_per_s" in text
-    assert text.endswith(": unreachable")
+    assert ": unreachable" in text
+
+
+def test_unknown_metrics_name_two_signals_and_count_the_others(fleet: "type[Fleet]") -> None:
+    lost = fleet.lost()
+    seen = fleet.pool_seen(running=lost, waiting=lost, finished=lost, pending=lost)
+    decided = fleet.Case(arrivals=lost, forecast=None, seen=[seen], attained=lost).pool()
+    text = sentence(decided)
+    note = next(n for n in decided.notes if n.reason is decided.binding)
+    names = [n for group in note.text.split("; ") for n in group.partition(": ")[0].split(", ")]
+    assert len(names) > 3
+    assert all(name in text for name in names[:2])
+    assert not any(name in text for name in names[2:])
+    assert f"; and {len(names) - 2} more" in text
+
+
+def test_a_first_look_that_fails_says_its_reasons_once(fleet: "type[Fleet]") -> None:
+    words = "chat arrivals_per_s: unreachable (a, b); chat/main waiting_requests: absent; chat ttft: stale"
+    notes = tuple(
+        ReasonNote(reason=r, before_replicas=1, after_replicas=1, text=words)
+        for r in (Reason.STALE_METRICS, Reason.NO_OBSERVATION_YET)
+    )
+    decided = replace(fleet.Case().pool(), notes=notes, binding=Reason.NO_OBSERVATION_YET, verdict=Verdict.HOLD)
+    said = sentence(decided)
+    assert said.count("arrivals_per_s") == 1
+    assert "chat arrivals_per_s: unreachable (a, b); chat/main waiting_requests: absent; and 1 more" in said
+    assert said.endswith("no valid observation yet")
 
 
 def test_each_limit_that_spoke_is_in_the_sentence(fleet: "type[Fleet]") -> None:

@@ -1,8 +1,9 @@
 """A decision in words: what bound it, with the numbers, and what would have given one replica more or fewer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tidegate.core.trust import brief
 from tidegate.terms.decision import PoolDecision, Reason, ReasonNote, Verdict
 
 HOLD_UNKNOWN = "hold: metrics unknown"
@@ -53,12 +54,19 @@ def _clauses(decision: PoolDecision) -> list[str]:
     if decision.verdict is Verdict.HOLD and decision.binding in _BLIND:
         # What other guards would have said is no matter then; the lower bound of the need is.
         spoken = [n for n in spoken if n.reason is decision.binding] + [n for n in spoken if n.reason in _DEMAND]
-    clauses = [clause for note in spoken if (clause := _clause(note, decision))]
+    clauses = [clause for note in _said_once(spoken) if (clause := _clause(note, decision))]
     restrained = any(n.reason not in _DEMAND and n.before_replicas != n.after_replicas for n in spoken)
     if decision.verdict is Verdict.GROW and not restrained:
         clauses.append("nothing held it back")
     clauses += [_clause(n, decision) for n in decision.notes if n.reason in _ASIDE]
     return clauses or ["no consideration moved it"]
+
+
+def _said_once(notes: list[ReasonNote]) -> list[ReasonNote]:
+    """Return the notes; a first look whose doubts an earlier note has named says them no second time."""
+    named = {n.text for n in notes if n.reason in {*_BLIND, Reason.PARTIAL_COVERAGE}}
+    repeats = {n for n in notes if n.reason is Reason.NO_OBSERVATION_YET and n.text in named}
+    return [replace(n, text="") if n in repeats else n for n in notes]
 
 
 def _clause(note: ReasonNote, decision: PoolDecision) -> str:
@@ -122,15 +130,15 @@ def _draining(note: ReasonNote, _: PoolDecision) -> str:
 
 
 def _unknown(note: ReasonNote, _: PoolDecision) -> str:
-    return note.text or "nothing is known to size on"
+    return brief(note.text) or "nothing is known to size on"
 
 
 def _partial(note: ReasonNote, _: PoolDecision) -> str:
-    return f"not every ready replica reported, so no shrink ({note.text})"
+    return f"not every ready replica reported, so no shrink ({brief(note.text)})"
 
 
 def _first(note: ReasonNote, _: PoolDecision) -> str:
-    return "no valid observation yet" + (f" ({note.text})" if note.text else "")
+    return "no valid observation yet" + (f" ({brief(note.text)})" if note.text else "")
 
 
 def _frozen(note: ReasonNote, _: PoolDecision) -> str:

@@ -13,6 +13,7 @@ from tidegate.terms.signal import Signal, Unknown, UnknownReason
 
 # An engine that never offers a figure, or a deployment without that source, has lost nothing.
 _NOT_LOST = frozenset({UnknownReason.NOT_OFFERED, UnknownReason.NOT_CONFIGURED})
+_GROUPS = "; "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +26,28 @@ class Doubt:
 
 
 def words_on(doubts: Iterable[Doubt]) -> str:
-    """Return the doubts as text, signals with the same trouble together."""
+    """Return the doubts as text, signals with the same trouble together: "a, b: trouble; c: other trouble"."""
     by_detail: dict[str, list[str]] = {}
     for doubt in doubts:
-        by_detail.setdefault(doubt.detail, []).append(doubt.signal)
-    return "; ".join(
+        # A semicolon parts the groups, so none may stand inside one.
+        by_detail.setdefault(doubt.detail.replace(_GROUPS, ", "), []).append(doubt.signal)
+    return _GROUPS.join(
         f"{', '.join(names)}: {detail}" if detail else ", ".join(names) for detail, names in by_detail.items()
     )
+
+
+def brief(text: str, most: int = 2) -> str:
+    """Return what `words_on` said, with the first `most` signals and "and N more" for the others."""
+    told: list[str] = []
+    left, more = most, 0
+    for group in text.split(_GROUPS):
+        listed, colon, detail = group.partition(": ")
+        names = listed.split(", ")
+        if left:
+            told.append(f"{', '.join(names[:left])}{colon}{detail}")
+        more += max(0, len(names) - left)
+        left = max(0, left - len(names))
+    return _GROUPS.join(told) + (f"; and {more} more" if more else "")
 
 
 def believed(signal: Signal, *, now_s: float, stale_after_s: float) -> float | None:
