@@ -224,6 +224,25 @@ def test_arrivals_are_attempts_less_retries_however_the_attempts_ended() -> None
     assert number(service.arrivals_per_s) == pytest.approx((30 + 15 + 15 - 15) / 15)
 
 
+@pytest.mark.parametrize(
+    ("ups", "words"),
+    [
+        ((), "no target of job envoy"),
+        ((0,), "every target of job envoy fails its scrape"),
+        ((1, 0), "1 of 2 targets of job envoy are scraped"),
+        ((1,), "job envoy is scraped"),
+    ],
+)
+def test_absent_gateway_series_say_how_its_scrapes_fare(ups: tuple[int, ...], words: str) -> None:
+    found = [
+        Series(labels={"__name__": "up", "job": "envoy", "instance": f"gw:{i}"}, samples=((NOW_S - 1.0, up),))
+        for i, up in enumerate(ups)
+    ]
+    lost = gateway(*found).arrivals_per_s
+    assert isinstance(lost, Unknown)
+    assert lost.detail.endswith(f"no series ({words})")
+
+
 def test_arrivals_of_a_flat_counter_are_a_true_zero() -> None:
     assert isinstance(gateway(envoy("cluster_upstream_rq_total", 7, 7, 7, 7, **CLUSTER)).arrivals_per_s, TrueZero)
 

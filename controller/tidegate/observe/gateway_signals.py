@@ -21,6 +21,7 @@ class GatewaySeries:
     by_cluster: Mapping[tuple[str, str], tuple[Series, ...]] = field(default_factory=dict)
     by_service: Mapping[tuple[str, str], tuple[Series, ...]] = field(default_factory=dict)
     instances: frozenset[str] = frozenset()  # scraped or tried within the freshness limit
+    up_instances: frozenset[str] = frozenset()  # of those, whose newest scrape succeeded
     partial: bool = False
 
 
@@ -37,10 +38,13 @@ def arrange(series: Iterable[Series], *, partial: bool, watch: Watch) -> Gateway
     by_cluster: dict[tuple[str, str], list[Series]] = defaultdict(list)
     by_service: dict[tuple[str, str], list[Series]] = defaultdict(list)
     instances = set()
+    up_instances = set()
     for one in series:
         if one.name == UP:
             if watch.now_s - one.newest_at_s <= watch.settings.fresh_within_s:
                 instances.add(one.labels.get("instance", ""))
+                if one.samples[-1][1] > 0.0:
+                    up_instances.add(one.labels.get("instance", ""))
         elif one.name in gateway.CLUSTER:
             by_cluster[one.name, one.labels.get(gateway.CLUSTER_LABEL, "")].append(one)
         else:
@@ -49,6 +53,7 @@ def arrange(series: Iterable[Series], *, partial: bool, watch: Watch) -> Gateway
         by_cluster={key: tuple(found) for key, found in by_cluster.items()},
         by_service={key: tuple(found) for key, found in by_service.items()},
         instances=frozenset(instances),
+        up_instances=frozenset(up_instances),
         partial=partial,
     )
 
@@ -161,13 +166,25 @@ def _live(
     if seen.partial:
         return _said(UnknownReason.PARTIAL, f"{name} of {of}: the backend's answer is incomplete", name, watch)
     if not series:
-        there = "the gateway is scraped" if seen.instances else f"no target of job {watch.settings.gateway_job}"
-        return _said(UnknownReason.ABSENT, f"{name} of {of}: no series ({there})", name, watch)
+        return _said(UnknownReason.ABSENT, f"{name} of {of}: no series ({_scraped(seen, watch)})", name, watch)
     found = fold.live(series, watch.settings.scrape_interval_s)
     age_s = watch.now_s - max(s.newest_at_s for s in found)
     if age_s > watch.settings.fresh_within_s:
         return _said(UnknownReason.STALE, f"{name} of {of}: newest sample is {age_s:.0f} s old", name, watch)
     return found
+
+
+def _scraped(seen: GatewaySeries, watch: Watch) -> str:
+    """Return how the gateway's scrapes fare: tells a counter not yet born from an Envoy that is down."""
+    job = watch.settings.gateway_job
+    if not seen.instances:
+        return f"no target of job {job}"
+    up = len(seen.up_instances)
+    if up == 0:
+        return f"every target of job {job} fails its scrape"
+    if up < len(seen.instances):
+        return f"{up} of {len(seen.instances)} targets of job {job} are scraped"
+    return f"job {job} is scraped"
 
 
 def _coverage(found: Iterable[Series], seen: GatewaySeries) -> float:

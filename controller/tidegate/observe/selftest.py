@@ -204,6 +204,8 @@ def _gateway_violation(key: PoolKey, seen: GatewaySeries, settings: ObserveSetti
     start = f"contract: pool {key}: arrivals: "
     if not seen.instances:
         return f'{start}Prometheus has no scrape target of job "{settings.gateway_job}"'
+    if not seen.up_instances:
+        return f'{start}every scrape target of job "{settings.gateway_job}" is down; is Envoy up?'
     there = sorted({cluster for _, cluster in seen.by_cluster})
     listed = ", ".join(there[:4]) or "none"
     return f"{start}no {gateway.ATTEMPTS_ATTACHED} of cluster {key} (clusters there: {listed})"
