@@ -46,6 +46,34 @@ def test_flag_with_a_default_says_it(action: argparse.Action) -> None:
         assert "default" in meaning(action)
 
 
+def test_every_verb_and_action_describes_itself_with_an_example_and_exit_codes() -> None:
+    for name, parser in parsers(build_parser()):
+        told = parser.format_help()
+        assert parser.description, name
+        assert "exit codes: 0 done" in told, name
+        assert name in told.partition("example: ")[2] or name == "tidegate gateway serve", name
+    serve = dict(parsers(build_parser()))["tidegate gateway serve"]
+    assert "not built yet" in serve.format_help()
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["chekc"], "check"),
+        (["gateway", "rendr"], "render"),
+        (["export", "gpus"], "gpu"),
+        (["schema", "--kind", "inventory"], "Inventory"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_closest(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert f"(did you mean {meant}?)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion_script_is_valid_and_knows_every_verb(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0

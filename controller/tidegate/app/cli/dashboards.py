@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tidegate.app.cli.main import EXIT_DONE
+from tidegate.app.cli.parsers import add_action
 from tidegate.terms.errors import BadInputError, RefusedError
 
 EXAMPLE = "tidegate dashboards render --out grafana/ -f policy.yaml"
@@ -13,7 +14,7 @@ EXAMPLE = "tidegate dashboards render --out grafana/ -f policy.yaml"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    render = actions.add_parser("render", help="write them into a folder")
+    render = add_action(actions, "render", "write them into a folder", example=EXAMPLE)
     render.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to write into")
     render.add_argument(
         "-f",

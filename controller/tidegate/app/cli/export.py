@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from tidegate.app.cli.main import EXIT_DONE
+from tidegate.app.cli.parsers import add_action
 from tidegate.terms.errors import BadInputError, ServerUnreachableError
 
 _LONGEST_TIMEOUT_S = 60.0  # Prometheus' longest usual scrape
@@ -17,11 +18,16 @@ EXAMPLE = "tidegate export gpu --listen 127.0.0.1:9400"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    gpu = kinds.add_parser("gpu", help="GPUs and NVLink of this machine, by NVML, under DCGM's names")
+    gpu = add_action(kinds, "gpu", "GPUs and NVLink of this machine, by NVML, under DCGM's names", example=EXAMPLE)
     _add_common(gpu, default_port=9400)
     gpu.add_argument("--hostname", help="value of the Hostname label (default: this machine's name)")
 
-    engine = kinds.add_parser("engine", help="engines' metrics under one schema, tidegate_engine_*")
+    engine = add_action(
+        kinds,
+        "engine",
+        "engines' metrics under one schema, tidegate_engine_*",
+        example="tidegate export engine --target http://127.0.0.1:8000 --once",
+    )
     _add_common(engine, default_port=9401)
     engine.add_argument(
         "--target", action="append", default=[], metavar="URL", help="an engine, e.g. http://127.0.0.1:8000; repeat it"

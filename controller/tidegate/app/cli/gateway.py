@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from tidegate.app.cli.main import EXIT_DONE
+from tidegate.app.cli.parsers import add_action
 
 EXAMPLE = "tidegate gateway render -f policy.yaml --endpoints chat/main=127.0.0.1:8000 --json"
 
@@ -12,15 +13,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    render = actions.add_parser("render", help="show what Envoy would be given for a policy")
+    render = add_action(actions, "render", "show what Envoy would be given for a policy", example=EXAMPLE)
     _add_policy(render)
     render.add_argument("--json", action="store_true", help="print every resource as proto3 JSON")
 
-    validate = actions.add_parser("validate", help="let a real Envoy check that configuration")
+    validate = add_action(
+        actions,
+        "validate",
+        "let a real Envoy check that configuration",
+        example="tidegate gateway validate -f policy.yaml",
+    )
     _add_policy(validate)
     validate.add_argument("--json", action="store_true", help="answer in JSON")
 
-    boot = actions.add_parser("bootstrap", help="print the bootstrap an Envoy must be started with (JSON)")
+    boot = add_action(
+        actions,
+        "bootstrap",
+        "print the bootstrap an Envoy must be started with (JSON)",
+        example="tidegate gateway bootstrap -f policy.yaml --ads 127.0.0.1:8781 > envoy.json",
+    )
     boot.add_argument(
         "-f", "--policy", nargs="+", type=Path, default=[], metavar="FILE",
         help="policies whose latency thresholds become histogram bounds",
@@ -40,20 +51,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     boot.add_argument("--json", action="store_true", help="print JSON, which is also the default")
 
-    status = actions.add_parser("status", help="ask a running controller what each gateway has and has refused")
+    status = add_action(
+        actions,
+        "status",
+        "ask a running controller what each gateway has and has refused",
+        example="tidegate gateway status --url http://127.0.0.1:8780",
+    )
     status.add_argument(
         "--url", default="http://127.0.0.1:8780", metavar="URL", help="the controller's API (default: %(default)s)"
     )
     status.add_argument("--json", action="store_true", help="print the API's answer")
 
-    descriptors = actions.add_parser(
-        "descriptors", help="write Envoy's message descriptors to a file, so that a controller image needs no Envoy"
+    descriptors = add_action(
+        actions,
+        "descriptors",
+        "write Envoy's message descriptors to a file, so that a controller image needs no Envoy",
+        example="tidegate gateway descriptors --out envoy.binpb",
     )
     descriptors.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="to be named in TIDEGATE_ENVOY_DESCRIPTORS"
     )
 
-    actions.add_parser("serve", help="serve a policy without a controller (not built yet)")
+    add_action(actions, "serve", "serve a policy without a controller (not built yet)")
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:

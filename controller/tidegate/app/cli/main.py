@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tidegate.app.cli.parsers import Formatter, Parser, add_action, epilog
 from tidegate.app.cli.verbs import NOT_BUILT, VERBS
 from tidegate.terms.errors import BadInputError, NotBuiltYetError, ServerUnreachableError, TidegateError
 
@@ -15,31 +16,23 @@ EXIT_REFUSED = 1
 EXIT_BAD_INPUT = 2
 EXIT_UNREACHABLE = 3
 
-_EPILOG = "exit codes: 0 done, 1 refused or failed, 2 bad input, 3 a needed server cannot be reached"
 
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the examples as written."""
-
-
-def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+def build_parser(only: str | None = None) -> Parser:
     """Return the parser; only the verb named (all when None) gets its arguments, which is what keeps `--help` fast."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tidegate",
         description="Scale LLM inference fleets ahead of the load, under SLOs.",
-        epilog="example: tidegate check -f policy.yaml --prometheus http://127.0.0.1:9090\n" + _EPILOG,
-        formatter_class=_Formatter,
+        epilog=epilog("tidegate check -f policy.yaml --prometheus http://127.0.0.1:9090"),
+        formatter_class=Formatter,
     )
     parser.add_argument("--version", action="version", version=f"tidegate {importlib.metadata.version('tidegate')}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb in VERBS:
-        sub = verbs.add_parser(
-            verb.name, help=verb.summary, description=verb.summary, formatter_class=_Formatter, epilog=_EPILOG
-        )
+        sub = add_action(verbs, verb.name, verb.summary)
         if only in (None, verb.name):
             module = importlib.import_module(verb.module)
             module.add_arguments(sub)
-            sub.epilog = f"example: {module.EXAMPLE}\n{_EPILOG}"
+            sub.epilog = epilog(module.EXAMPLE)
             sub.set_defaults(run=module.run)
     for name, summary in NOT_BUILT:
         sub = verbs.add_parser(name, help=f"{summary} (not built yet)", description=f"{summary} (not built yet)")

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 SCRAPES_PER_WINDOW = 6
 
 
-def add_prometheus_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `--prometheus` and what belongs to it."""
+def add_prometheus_arguments(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Declare `--prometheus`, which `required` makes a must, and what belongs to it."""
     group = parser.add_argument_group("Prometheus")
-    group.add_argument("--prometheus", metavar="URL", help="address, with its path prefix if it has one")
+    group.add_argument(
+        "--prometheus", required=required, metavar="URL", help="address, with its path prefix if it has one"
+    )
     group.add_argument(
         "--prometheus-bearer-file", type=Path, metavar="FILE", help="holds a bearer token; read again at each call"
     )

@@ -26,6 +26,8 @@ def why(exc: BaseException) -> str:
                 return f"TLS: {found.reason or 'handshake failed'}"
             case TimeoutError():
                 return "no answer in time"
+            case _:
+                pass
         inner = found.args[0] if found.args else None
         reason = getattr(inner, "reason", None)
         parts = (found.__cause__, found.__context__, reason, inner)
