@@ -65,6 +65,26 @@ def test_plan_warms_what_is_missing_and_counts_starting_as_supply() -> None:
     assert kinds(steps_of(decide(2), fleet)) == []
 
 
+@pytest.mark.parametrize(
+    ("state", "address", "kind"),
+    [
+        (ReplicaState.READY, "127.0.0.1:1", StepKind.SHIFT),
+        (ReplicaState.STARTING, "127.0.0.1:1", StepKind.SHIFT),
+        (ReplicaState.DRAINING, "127.0.0.1:1", StepKind.DRAIN),
+        (ReplicaState.DRAINING, "", StepKind.SHRINK),
+        (ReplicaState.FAILED, "127.0.0.1:1", StepKind.CLEAR),
+    ],
+)
+def test_plan_leads_all_replicas_of_a_pool_without_a_policy_out(
+    state: ReplicaState, address: str, kind: StepKind
+) -> None:
+    old = PoolKey(service="chat", pool="old")
+    fleet = members(replica("a"), replace(replica("b", state, address=address), pool=old))
+    made = plan(decide(1), fleet, nodes=None, gpus_per_replica=GPUS, gateway_acked=True, now_s=NOW_S, unnamed=(old,))
+    assert kinds(made) == [(kind, "b")]
+    assert kinds(steps_of(decide(1), fleet)) == []
+
+
 def test_plan_repeats_the_same_names_for_the_same_membership_and_none_once_they_exist() -> None:
     first = steps_of(decide(2), members())
     assert first == steps_of(decide(2), members())

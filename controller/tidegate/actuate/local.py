@@ -15,7 +15,7 @@ from typing import Self
 
 from tidegate.actuate import local_process as process
 from tidegate.actuate.local_ledger import Ledger, identity
-from tidegate.actuate.local_rules import DRAIN_GRACE_S, STUCK_FLOOR_S, LocalPoolSpec, blocked_until_s
+from tidegate.actuate.local_rules import DRAIN_GRACE_S, DRAIN_TIMEOUT_S, STUCK_FLOOR_S, LocalPoolSpec, blocked_until_s
 from tidegate.actuate.local_state import RETIRED_FOR_S, LocalReplica
 from tidegate.actuate.local_targets import TargetsFile
 from tidegate.actuate.local_watch import Watch
@@ -104,6 +104,34 @@ class LocalFleet:
             one = self._ledger.state.replicas.get(replica)
             return one.pid if one is not None and one.pid and not one.ended else None
 
+    def unnamed(self) -> dict[PoolKey, tuple[str, ...]]:
+        """Return the replicas alive whose pool it was not told how to run, by pool."""
+        with self._guard:
+            living = [r for r in self._ledger.replicas() if not r.ended and r.key not in self._ledger.pools]
+            return {key: tuple(r.name for r in living if r.key == key) for key in sorted({r.key for r in living})}
+
+    def drain_all(self, now_s: float) -> tuple[str, ...]:
+        """Tell every replica to finish its answers and end; return the names of those alive."""
+        with self._guard:
+            for replica in self._ledger.replicas():
+                if replica.ended or not replica.pid or replica.told_to_end_at_s is not None:
+                    continue  # told twice, an engine ends its running answers
+                since_s = now_s if replica.draining_since_s is None else replica.draining_since_s
+                self._ledger.state.replicas[replica.name] = replace(
+                    replica, state=ReplicaState.DRAINING, draining_since_s=since_s, told_to_end_at_s=now_s
+                )
+            told = [r for r in self._ledger.replicas() if r.told_to_end_at_s == now_s and not r.ended]
+            self._ledger.save_if_possible()
+            for replica in told:
+                process.send(identity(replica), signal.SIGTERM)
+        return self.living()
+
+    def living(self) -> tuple[str, ...]:
+        """Return the names of the replicas whose process has not ended."""
+        with self._guard:
+            self._ledger.wait_ended(0.0)
+            return tuple(r.name for r in self._ledger.replicas() if not r.ended)
+
     def stop_all(self, grace_s: float = 5.0) -> None:
         """End every replica: SIGTERM to all, SIGKILL to those still there after `grace_s`; then forget them."""
         with self._guard:
@@ -190,7 +218,7 @@ class LocalFleet:
             process.send(identity(replica), signal.SIGTERM)
             return True, "told to end"
         spec = self._ledger.pools.get(replica.key)
-        limit_s = (spec.drain_timeout_s if spec else 0.0) + DRAIN_GRACE_S
+        limit_s = (spec.drain_timeout_s if spec else DRAIN_TIMEOUT_S) + DRAIN_GRACE_S
         if now_s - replica.told_to_end_at_s > limit_s:
             process.send(identity(replica), signal.SIGKILL)
             return True, f"killed: still there {limit_s:.0f} s after it was told to end"

@@ -26,6 +26,8 @@ SILENT_PROBES_TO_BELIEVE = 30
 # Looks are a second apart. After a longer gap, or a step back, the clock was set or nobody was there to look.
 UNWATCHED_AFTER_S = 60.0
 
+# What an engine is given to finish its answers in when nobody says otherwise.
+DRAIN_TIMEOUT_S = 600.0
 # Beyond the engine's own drain limit it is not going to end by itself.
 DRAIN_GRACE_S = 30.0
 
@@ -43,7 +45,7 @@ class LocalPoolSpec:
     served_model: str
     cold_start_s: float  # >= 0; believed p95 until measured, and what the twin waits
     host: str = "127.0.0.1"
-    drain_timeout_s: float = 600.0
+    drain_timeout_s: float = DRAIN_TIMEOUT_S
     extra_args: tuple[str, ...] = ()
     command: tuple[str, ...] = (sys.executable, "-m", "tidegate", "engine")
 

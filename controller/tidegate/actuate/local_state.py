@@ -136,19 +136,7 @@ class StateFolder:
         Raises:
             BadInputError: The file is there and is not a state of this version.
         """
-        try:
-            return _decode(json.loads(self._path.read_bytes()))
-        except FileNotFoundError:
-            return None
-        except OSError as exc:
-            msg = f"{self._path}: fleet state cannot be read: {exc.strerror}"
-            raise BadInputError(msg) from exc
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-            msg = (
-                f"{self._path}: must be a fleet state of version {_VERSION}, got {type(exc).__name__}: {exc}; move it "
-                "away to start with an empty fleet (replicas it names keep running)"
-            )
-            raise BadInputError(msg) from exc
+        return load_state(self._path)
 
     def save(self, state: FleetState) -> None:
         """Write the whole state durably: after a crash at any moment the file is the old one or the new one.
@@ -164,6 +152,27 @@ class StateFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def load_state(path: Path) -> FleetState | None:
+    """Return what `fleet.json` holds, or None when it is not there; takes no lock, the file is replaced whole.
+
+    Raises:
+        BadInputError: The file is there and is not a state of this version.
+    """
+    try:
+        return _decode(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        msg = f"{path}: fleet state cannot be read: {exc.strerror}"
+        raise BadInputError(msg) from exc
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        msg = (
+            f"{path}: must be a fleet state of version {_VERSION}, got {type(exc).__name__}: {exc}; move it "
+            "away to start with an empty fleet (replicas it names keep running)"
+        )
+        raise BadInputError(msg) from exc
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:

@@ -8,7 +8,7 @@ the replicas that are ready would then be fewer than asked for. Starting replica
 twice) and never as cover for a removal (they may still fail).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tidegate.placement.cluster import Request, cluster_of
@@ -45,6 +45,7 @@ def plan(
     now_s: float,
     accelerators: Mapping[PoolKey, str] | None = None,
     strategy: Strategy = Strategy.SPREAD,
+    unnamed: Collection[PoolKey] = (),
 ) -> Plan:
     """Return the steps that carry `decision` on from `membership`.
 
@@ -58,6 +59,7 @@ def plan(
         now_s: Unix time; a decision older than `DECISION_VALID_S` takes no further replica out of service.
         accelerators: What a pool's node must carry; absent or empty: any.
         strategy: How to choose among nodes that fit.
+        unnamed: Pools that no policy names any more; all of their replicas leave.
 
     Raises:
         IllegalPlanError: The decision contradicts itself or the membership; a bug.
@@ -72,6 +74,10 @@ def plan(
         if fresh:
             steps += [_step(StepKind.SHIFT, r) for r in _to_shift(pool, membership)]
         steps += _leaving(pool.key, membership, gateway_acked=gateway_acked)
+    for key in sorted(unnamed):
+        serving = membership.of(key, ReplicaState.READY, ReplicaState.STARTING)
+        steps += [_step(StepKind.SHIFT, r) for r in serving]
+        steps += _leaving(key, membership, gateway_acked=gateway_acked)
     return Plan(decision_sequence=decision.sequence, steps=_in_order(steps), refused=refused)
 
 
