@@ -55,6 +55,38 @@ def test_check_prints_what_it_understood(policy_file: Path, capsys: pytest.Captu
     assert "pool main: 1..8 replicas" in out
 
 
+def test_check_says_what_one_replica_carries_and_that_twins_are_no_engines(
+    policy_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check("-f", policy_file) == 0
+    out = capsys.readouterr().out
+    (carries,) = [line for line in out.splitlines() if "one replica carries about" in line]
+    assert "of 1155 prompt and 211 answer tokens" in carries
+    assert "at a target utilisation of 0.85" in carries
+    assert "note: scale target Local (chat/main) starts engine twins, which answer with synthetic text" in out
+    assert "warning: pool" not in out
+
+
+@pytest.mark.parametrize(
+    ("threshold", "words"),
+    [
+        ("2ms", "2 ms is out of reach: even an idle replica needs"),
+        ("1000s", "1000 s is so loose that it guards nothing"),
+    ],
+)
+def test_check_warns_of_an_objective_that_makes_no_sense(
+    policy_file: Path, threshold: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy_file.write_text(POLICY.replace("threshold: 1s", f"threshold: {threshold}"))
+    assert check("-f", policy_file) == 0
+    out = capsys.readouterr().out
+    assert f"warning: pool chat/main: objective ttft: {words}" in out
+    assert check("-f", policy_file, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert any(words in w for w in document["warnings"])
+    assert document["expected"][0]["requests_per_s"] > 0
+
+
 def test_check_answers_in_json(policy_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check("-f", policy_file, "--json") == 0
     document = json.loads(capsys.readouterr().out)

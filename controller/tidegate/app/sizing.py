@@ -83,7 +83,7 @@ def _one(
     now_s: float,
 ) -> PoolCapacity:
     prompt_tokens, output_tokens, weight = _lengths(service, before, elapsed_s)
-    modelled_per_s, binding = _modelled(policy, profile, prompt_tokens, output_tokens)
+    modelled_per_s, binding = modelled(policy, profile, prompt_tokens, output_tokens)
     ratio = corrected(
         before.correction_ratio if before else 1.0,
         _evidence(policy, pool.key, service, now_s=now_s),
@@ -105,7 +105,7 @@ def _one(
     )
 
 
-def _modelled(policy: ServicePolicy, profile: EngineProfile, prompt: float, output: float) -> tuple[float, str]:
+def modelled(policy: ServicePolicy, profile: EngineProfile, prompt: float, output: float) -> tuple[float, str]:
     """Return requests/s one replica carries inside the objectives and the limit that binds.
 
     When not even one request at these lengths can meet an objective, no number of replicas helps: the pool is sized

@@ -11,8 +11,9 @@ from tidegate.app.cli.prometheus_flags import add_prometheus_arguments, observe_
 from tidegate.terms.errors import ServerUnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from tidegate.app.prospect import PoolProspect
     from tidegate.observe.selftest import ContractReport
     from tidegate.terms.policy import PoolPolicy, ServicePolicy
     from tidegate.terms.slo import Slo
@@ -30,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was understood and how it matches; 0 when all is well, 1 when a required query matches nothing.
+    """Print what was understood, what to expect of it, and how it matches.
+
+    Returns 0 when all is well, 1 when a required query matches nothing.
 
     Raises:
         BadInputError: A policy or a flag is wrong.
@@ -39,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from tidegate.app.config import load_policy_set  # noqa: PLC0415  (pydantic is slow to import)
 
     loaded = load_policy_set(args.files)
+    expected = _expected(loaded.policies)
+    warnings = (*loaded.warnings, *(w for e in expected for w in e.warnings))
     config = prometheus_config(args)
     report = None
     if config is not None:
@@ -56,25 +61,53 @@ def run(args: argparse.Namespace) -> int:
         if report.failure is not None:
             raise ServerUnreachableError(report.failure.detail)
     if args.json:
-        json.dump(_document(loaded.policies, loaded.warnings, report), sys.stdout, indent=2)
+        json.dump(_document(loaded.policies, warnings, expected, report), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        sys.stdout.write("\n".join(_text(loaded.policies, loaded.warnings, report)) + "\n")
+        sys.stdout.write("\n".join(_text(loaded.policies, warnings, expected, report)) + "\n")
     return 0 if report is None or report.ok else 1
 
 
+def _expected(policies: "Sequence[ServicePolicy]") -> "list[PoolProspect]":
+    from tidegate.app.config import load_profile  # noqa: PLC0415  (pydantic is slow to import)
+    from tidegate.app.prospect import prospect  # noqa: PLC0415  (numpy is slow to import)
+
+    return [prospect(policy, pool, load_profile(pool.profile)) for policy in policies for pool in policy.pools]
+
+
+def _notes(policies: "Sequence[ServicePolicy]") -> list[str]:
+    """Return what is true of the policies and may surprise."""
+    local = [str(pool.key) for policy in policies for pool in policy.pools if pool.target.kind == "Local"]
+    if not local:
+        return []
+    twins = "engine twins, which answer with synthetic text: for demos and rehearsals, not for users"
+    return [f"scale target Local ({', '.join(local)}) starts {twins}"]
+
+
 def _document(
-    policies: "Sequence[ServicePolicy]", warnings: "Sequence[str]", report: "ContractReport | None"
+    policies: "Sequence[ServicePolicy]",
+    warnings: "Sequence[str]",
+    expected: "Sequence[PoolProspect]",
+    report: "ContractReport | None",
 ) -> dict[str, object]:
     return {
         "policies": [dataclasses.asdict(p) for p in policies],
         "warnings": list(warnings),
+        "notes": _notes(policies),
+        "expected": [dataclasses.asdict(e) for e in expected],
         "contract": None if report is None else {"ok": report.ok, **dataclasses.asdict(report)},
     }
 
 
-def _text(policies: "Sequence[ServicePolicy]", warnings: "Sequence[str]", report: "ContractReport | None") -> list[str]:
-    lines = [line for policy in policies for line in _understood(policy)]
+def _text(
+    policies: "Sequence[ServicePolicy]",
+    warnings: "Sequence[str]",
+    expected: "Sequence[PoolProspect]",
+    report: "ContractReport | None",
+) -> list[str]:
+    by_pool = {e.pool: e for e in expected}
+    lines = [line for policy in policies for line in _understood(policy, by_pool)]
+    lines += [f"note: {n}" for n in _notes(policies)]
     lines += [f"warning: {w}" for w in warnings]
     if report is None:
         return [*lines, "", "policy is sound; give --prometheus URL to check that its queries match live series"]
@@ -86,11 +119,22 @@ def _text(policies: "Sequence[ServicePolicy]", warnings: "Sequence[str]", report
     return [*lines, verdict]
 
 
-def _understood(policy: "ServicePolicy") -> list[str]:
+def _understood(policy: "ServicePolicy", expected: "Mapping[str, PoolProspect]") -> list[str]:
     lines = [f"service {policy.name}: model {policy.model}, mode {policy.mode}, priority {policy.priority}"]
     lines += [f"  slo {slo.name}: {_promise(slo)}" for slo in policy.slos]
-    lines += [f"  pool {pool.key.pool}: {_shape(pool)}" for pool in policy.pools]
+    for pool in policy.pools:
+        lines.append(f"  pool {pool.key.pool}: {_shape(pool)}")
+        lines.append(f"    {_carries(expected[str(pool.key)], policy.scaling.target_utilisation_ratio)}")
     return lines
+
+
+def _carries(expected: "PoolProspect", target_ratio: float) -> str:
+    planned_per_s = expected.requests_per_s * target_ratio
+    return (
+        f"one replica carries about {expected.requests_per_s:.3g} requests/s (limit: {expected.binding}) of "
+        f"{expected.prompt_tokens:g} prompt and {expected.output_tokens:g} answer tokens, by its profile; "
+        f"{planned_per_s:.3g} are planned for, at a target utilisation of {target_ratio:g}"
+    )
 
 
 def _promise(slo: "Slo") -> str:
