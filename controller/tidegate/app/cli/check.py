@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.app.cli.prometheus_flags import add_prometheus_arguments, observe_settings, prometheus_config
 from tidegate.terms.errors import ServerUnreachableError
+from tidegate.terms.policy import TargetKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +78,7 @@ def _expected(policies: "Sequence[ServicePolicy]") -> "list[PoolProspect]":
 
 def _notes(policies: "Sequence[ServicePolicy]") -> list[str]:
     """Return what is true of the policies and may surprise."""
-    local = [str(pool.key) for policy in policies for pool in policy.pools if pool.target.kind == "Local"]
+    local = [str(p.key) for policy in policies for p in policy.pools if p.target.kind is TargetKind.LOCAL]
     if not local:
         return []
     twins = "engine twins, which answer with synthetic text: for demos and rehearsals, not for users"
