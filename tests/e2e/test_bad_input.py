@@ -18,6 +18,7 @@ from typing import Self
 import pytest
 from tests.observe.faulty import Faulty, always, answer
 
+from tidegate.actuate.local_process import identity_of
 from tidegate.app.journal_read import read
 from tidegate.app.servers import free_port
 from tidegate.terms.decision import Verdict
@@ -25,6 +26,7 @@ from tidegate.terms.decision import Verdict
 EXAMPLE = Path(__file__).parents[2] / "examples" / "policies" / "chat.yaml"
 CHECKOUT = EXAMPLE.parents[2]
 NOWHERE = "http://127.0.0.1:1"
+SOON_READY = ("coldStart: 20s", "coldStart: 1s")
 BINARY = bytes(range(256)) * 16
 
 pytestmark = [pytest.mark.e2e]
@@ -77,9 +79,9 @@ def line_of(old: str) -> int:
     return next(i for i, line in enumerate(EXAMPLE.read_text().splitlines(), start=1) if old in line)
 
 
-def run_words(folder: Path, prometheus: str = NOWHERE) -> list[str | Path]:
+def run_words(folder: Path, prometheus: str = NOWHERE, old: str = "", new: str = "") -> list[str | Path]:
     return [
-        "run", "-f", policy(folder), "--prometheus", prometheus, "--state-dir", folder / "state",
+        "run", "-f", policy(folder, old, new), "--prometheus", prometheus, "--state-dir", folder / "state",
         "--listen", f"127.0.0.1:{free_port()}", "--ads-listen", f"127.0.0.1:{free_port()}",
         "--decide-every", "1s", "--scrape-interval", "1s",
     ]  # fmt: skip
@@ -206,10 +208,66 @@ def test_report_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_second_controller_on_one_state_folder_is_refused(tmp_path: Path) -> None:
-    with Controller(tmp_path) as first:
+    with Controller(tmp_path, dry_run=False) as first:
         first.wait("a first decision", lambda: first.sequence() >= 1)
         line = refused(1, tidegate(*run_words(tmp_path), cwd=tmp_path))
         assert f"journal.jsonl: is written by another controller (pid {first.process.pid})" in line
+
+
+def test_dry_run_beside_a_controller_touches_neither_its_files_nor_a_gateway(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with Controller(tmp_path, dry_run=False, edit=SOON_READY) as real:
+        real.wait("a replica", lambda: '"ready"' in (state / "fleet.json").read_text() if real.sequence() else False)
+        with Controller(tmp_path) as one:
+            one.wait("two decisions", lambda: one.sequence() >= 2)
+            assert not one.listens("--ads-listen")
+            assert real.listens("--ads-listen")
+            assert "dry run: no replica is touched and no gateway served" in one.log()
+            assert one.stop() == 0
+        decided = list(read(one.journal))
+        assert {p.writes for record in decided for p in record.decision.pools} == {False}
+        # It sees the other's replica, and so would order none.
+        assert decided[-1].decision.pools[0].ready_replicas == 1
+        assert "would warm" not in one.log()
+        sequence = real.sequence()
+        real.wait("the controller going on", lambda: real.sequence() > sequence)
+        assert real.stop() == 0
+    numbers = [record.decision.sequence for record in read(real.journal)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert all(p.writes for record in read(real.journal) for p in record.decision.pools)
+    assert "Aborting" not in real.log()
+    assert "answers are synthetic text" in real.log()
+
+
+def test_dry_run_tells_what_it_would_do_and_leaves_only_its_journal(tmp_path: Path) -> None:
+    with Controller(tmp_path) as one:
+        one.wait("two decisions", lambda: one.sequence() >= 2)
+        assert one.stop() == 0
+    assert one.log().count("would warm chat.main.1.0 of chat/main") == 1
+    assert "would warm chat.main.2.0" not in one.log()
+    left = {path.name for path in (tmp_path / "state").iterdir()}
+    assert left == {"journal.dry-run.jsonl", "journal.dry-run.jsonl.lock"}
+
+
+def test_replicas_of_a_pool_that_was_renamed_are_refused_until_told_to_end(tmp_path: Path) -> None:
+    owned = ("--owner-pid", str(os.getpid()))
+    fleet = tmp_path / "state" / "fleet.json"
+    with Controller(tmp_path, dry_run=False, edit=SOON_READY, more=owned) as before:
+        before.wait("a replica", lambda: fleet.exists() and '"ready"' in fleet.read_text())
+        assert before.stop() == 0
+    ((name, left),) = json.loads(fleet.read_text())["replicas"].items()
+    renamed = ("- name: main", "- name: other")
+    line = refused(1, tidegate(*run_words(tmp_path, NOWHERE, *renamed), cwd=tmp_path))
+    assert line == (
+        f"replicas run whose pool no policy names: chat/main ({name}); put the pool back into a policy, "
+        "or give --end-unnamed to drain and end them"
+    )
+    assert identity_of(left["pid"]) is not None
+    with Controller(tmp_path, dry_run=False, edit=renamed, more=("--end-unnamed",)) as after:
+        after.wait("the drain", lambda: json.loads(fleet.read_text())["replicas"][name]["state"] == "draining")
+        assert after.stop() == 0
+    assert json.loads(fleet.read_text())["replicas"] == {}
+    assert identity_of(left["pid"]) is None
 
 
 # --- addresses ---
@@ -307,7 +365,7 @@ def test_run_goes_on_and_holds_and_says_what_answered_instead_of_prometheus(
         assert words.lower() in " ".join(one.not_ready()).lower()
         ended = one.stop()
     assert ended == 0
-    lines = list(read(tmp_path / "state" / "journal.jsonl"))
+    lines = list(read(one.journal))
     assert all(p.notes for line in lines for p in line.decision.pools)
     assert {p.verdict for line in lines[1:] for p in line.decision.pools} == {Verdict.HOLD}
 
@@ -317,7 +375,7 @@ def test_run_goes_on_and_holds_and_says_what_answered_instead_of_prometheus(
 
 def test_full_disk_under_the_journal_holds_says_so_and_recovers(tmp_path: Path) -> None:
     with Controller(tmp_path) as one:
-        journal = tmp_path / "state" / "journal.jsonl"
+        journal = one.journal
         one.wait("two decisions", lambda: one.sequence() >= 2)
         # No file of the process may grow beyond what the journal has now: the kernel answers as on a full disk.
         resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (journal.stat().st_size, resource.RLIM_INFINITY))
@@ -336,11 +394,20 @@ def test_full_disk_under_the_journal_holds_says_so_and_recovers(tmp_path: Path) 
 
 
 class Controller:
-    """A controller that decides each second and carries nothing out; use as a context manager."""
+    """A controller that decides each second and, in a dry run, carries nothing out; use as a context manager."""
 
-    def __init__(self, folder: Path, prometheus: str = NOWHERE) -> None:
-        self._words = [*run_words(folder, prometheus), "--dry-run"]
-        self._log = folder / "controller.log"
+    def __init__(
+        self,
+        folder: Path,
+        prometheus: str = NOWHERE,
+        *,
+        dry_run: bool = True,
+        edit: tuple[str, str] = ("", ""),
+        more: tuple[str, ...] = (),
+    ) -> None:
+        self._words = [*run_words(folder, prometheus, *edit), *more, *(["--dry-run"] if dry_run else [])]
+        self.journal = folder / "state" / ("journal.dry-run.jsonl" if dry_run else "journal.jsonl")
+        self._log = folder / f"controller-{dry_run}.log"
         self._url = f"http://{self._words[self._words.index('--listen') + 1]}"
 
     def __enter__(self) -> Self:
@@ -373,8 +440,18 @@ class Controller:
 
     def sequence(self) -> int:
         """Return the number of the newest decision in the journal."""
-        path = Path(str(self._words[self._words.index("--state-dir") + 1])) / "journal.jsonl"
-        return max((line.decision.sequence for line in read(path)), default=0) if path.exists() else 0
+        found = read(self.journal) if self.journal.exists() else ()
+        return max((line.decision.sequence for line in found), default=0)
+
+    def log(self) -> str:
+        """Return all it has logged."""
+        return self._log.read_text()
+
+    def listens(self, flag: str) -> bool:
+        """Return whether anything answers at the address given with `flag`."""
+        host, _, port = str(self._words[self._words.index(flag) + 1]).rpartition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
 
     def wait(self, what: str, found: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + 30.0

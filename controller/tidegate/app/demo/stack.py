@@ -117,7 +117,7 @@ class Stack:
         self._stop()
 
     def _start(self) -> None:
-        self.start_prometheus()
+        # Before Prometheus, which sends an alert that found nobody again only after a minute.
         if self.settings.alertmanager:
             self._add(
                 start_alertmanager(
@@ -127,6 +127,7 @@ class Stack:
                     bearer_token_file=self.token_file,
                 )
             )
+        self.start_prometheus()
         if self.settings.gpu_exporter:
             self._add(self._tidegate("exporter", "/healthz", self.ports.gpu, "export", "gpu", "--listen",
                                      f"127.0.0.1:{self.ports.gpu}"))  # fmt: skip
