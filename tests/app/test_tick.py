@@ -1,14 +1,14 @@
 """One tick: what goes in is in the record, and the record decides the same again."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from tidegate.app.config import load_policies
 from tidegate.app.config_profile import load_profile
-from tidegate.app.tick import HISTORY_STEPS, LEVELS, Before, Ports, Ticked, history_step_s, tick
+from tidegate.app.tick import HISTORY_STEPS, LEVELS, Before, Ports, Ticked, history_step_s, levels_of, tick
 from tidegate.core.decide import decide
 from tidegate.terms.decision import Memory
 from tidegate.terms.fleet import Membership, Replica, ReplicaState
@@ -101,6 +101,12 @@ def test_forecast_looks_one_measured_cold_start_ahead() -> None:
     assert measured.horizon_s == pytest.approx(120.0)
     assert measured.levels == LEVELS
     assert measured.peak(0.9) >= 2.0
+
+
+def test_forecast_holds_the_quantile_that_each_policy_asks_for() -> None:
+    asked = [replace(p, scaling=replace(p.scaling, forecast_quantile=0.8)) for p in POLICIES]
+    assert levels_of(asked) == (0.5, 0.8, 0.9, 0.95, 0.99)
+    assert levels_of(POLICIES) == LEVELS
 
 
 def test_history_spans_what_the_forecast_needs_in_whole_scrapes() -> None:

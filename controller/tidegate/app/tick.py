@@ -17,11 +17,16 @@ from tidegate.terms.observation import Intervention, NodeInventory, Observation
 from tidegate.terms.plan import Receipt
 from tidegate.terms.policy import ServicePolicy
 
-# Demand quantiles kept with every decision.
+# Demand quantiles kept with every decision, beside those that the policies ask for.
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 
 # Past load pulled per tick: enough for the baseline's residuals (horizon + 30 steps), small for Prometheus.
 HISTORY_STEPS = 120
+
+
+def levels_of(policies: Sequence[ServicePolicy]) -> tuple[float, ...]:
+    """Return the quantiles to foresee, ascending: every policy's own is among them, so that what it asks is carried."""
+    return tuple(sorted({*LEVELS, *(p.scaling.forecast_quantile for p in policies)}))
 
 
 class Sight(Protocol):
@@ -95,7 +100,7 @@ def tick(
     horizons = _horizons_s(policies, capacity)
     step_s = history_step_s(max(horizons.values()), ports.scrape_interval_s)
     histories = ports.sight.histories(policies, now_s, step_s * HISTORY_STEPS, step_s)
-    forecasts = foresee(histories, horizons_s=horizons, levels=LEVELS, now_s=now_s)
+    forecasts = foresee(histories, horizons_s=horizons, levels=levels_of(policies), now_s=now_s)
     inputs = TickInputs(
         observation=observation,
         forecasts=forecasts,
