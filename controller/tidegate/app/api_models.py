@@ -117,6 +117,8 @@ class CapacityOut(_Out):
     """What one replica carries at the present request lengths."""
 
     requests_per_s: float
+    planned_requests_per_s: float
+    """What it is planned for: the policy's `targetUtilisation` of `requests_per_s`."""
     source: str
     binding: str
     prompt_tokens: float
@@ -159,7 +161,9 @@ class SliOut(_Out):
     indicator: str
     objective_ratio: float
     threshold_s: float | None
-    """As evaluated, after snapping to a bucket bound; absent (null) for availability."""
+    """As evaluated, after snapping to a bucket bound; absent (null) for availability, and while nothing was read."""
+    promised_s: float | None
+    """As the policy has it; absent (null) for availability."""
     attained_ratio: SignalOut
     quantile_s: SignalOut
     source: str
@@ -184,6 +188,8 @@ class ServiceOut(_Out):
     model: str
     mode: str
     priority: int
+    forecast_quantile: float
+    """Quantile of the forecast that must be carried, from the policy."""
     signals: dict[str, SignalOut]
     slis: list[SliOut]
     forecast: ForecastOut | None

@@ -108,13 +108,14 @@ def intervention_out(found: Intervention) -> out.InterventionOut:
 
 def _service_out(policy: ServicePolicy, newest: Newest, now_s: float) -> out.ServiceOut:
     record = newest.record
-    seen = next((s for s in record.inputs.observation.services if s.service == policy.name), None)
+    seen = _seen(newest, policy)
     forecast = request_forecast(record, policy.name)
     return out.ServiceOut(
         service=policy.name,
         model=policy.model,
         mode=str(policy.mode),
         priority=policy.priority,
+        forecast_quantile=policy.scaling.forecast_quantile,
         signals=_signals(seen, now_s),
         slis=[_sli_out(sli, policy, now_s) for sli in (seen.slis if seen is not None else ())],
         forecast=None
@@ -128,12 +129,16 @@ def _service_out(policy: ServicePolicy, newest: Newest, now_s: float) -> out.Ser
             reason=forecast.reason,
         ),
         pools=[
-            _pool_out(pool, decision, seen, newest, now_s)
+            _pool_out(policy, pool, decision, newest, now_s)
             for pool in policy.pools
             for decision in record.decision.pools
             if decision.key == pool.key
         ],
     )
+
+
+def _seen(newest: Newest, policy: ServicePolicy) -> ServiceObservation | None:
+    return next((s for s in newest.record.inputs.observation.services if s.service == policy.name), None)
 
 
 def _signals(
@@ -154,6 +159,7 @@ def _sli_out(sli: SliReading, policy: ServicePolicy, now_s: float) -> out.SliOut
         indicator=str(slo.indicator) if slo is not None else "",
         objective_ratio=objective,
         threshold_s=sli.threshold_s,
+        promised_s=slo.threshold_s if slo is not None else None,
         attained_ratio=signal_out(attained, now_s),
         quantile_s=signal_out(sli.quantile_s, now_s),
         source=sli.source,
@@ -162,29 +168,34 @@ def _sli_out(sli: SliReading, policy: ServicePolicy, now_s: float) -> out.SliOut
 
 
 def _pool_out(
-    policy: PoolPolicy, decision: PoolDecision, seen: ServiceObservation | None, newest: Newest, now_s: float
+    policy: ServicePolicy,
+    pool: PoolPolicy,
+    decision: PoolDecision,
+    newest: Newest,
+    now_s: float,
 ) -> out.PoolOut:
-    observed = next((p for p in (seen.pools if seen is not None else ()) if p.key == policy.key), None)
-    capacity = next((c for c in newest.record.inputs.capacity if c.key == policy.key), None)
+    seen = _seen(newest, policy)
+    observed = next((p for p in (seen.pools if seen is not None else ()) if p.key == pool.key), None)
+    capacity = next((c for c in newest.record.inputs.capacity if c.key == pool.key), None)
     made = newest.record.decision
     dated = DatedDecision(decided_at_s=made.decided_at_s, sequence=made.sequence, pool=decision)
-    members = _members(newest.view.membership, policy, observed)
+    members = _members(newest.view.membership, pool, observed)
     return out.PoolOut(
-        service=policy.key.service,
-        pool=policy.key.pool,
-        role=str(policy.role),
-        engine=str(policy.engine),
-        accelerator=policy.accelerator,
-        profile=policy.profile,
-        gpus_per_replica=policy.gpus_per_replica,
-        min_replicas=policy.min_replicas,
-        max_replicas=policy.max_replicas,
-        cost_usd_per_h=policy.cost_usd_per_h,
+        service=pool.key.service,
+        pool=pool.key.pool,
+        role=str(pool.role),
+        engine=str(pool.engine),
+        accelerator=pool.accelerator,
+        profile=pool.profile,
+        gpus_per_replica=pool.gpus_per_replica,
+        min_replicas=pool.min_replicas,
+        max_replicas=pool.max_replicas,
+        cost_usd_per_h=pool.cost_usd_per_h,
         decision=decision_out(dated),
         states={str(state): sum(r.state is state for r in members) for state in ReplicaState},
         metrics_unknown=list(_why_blind(decision)),
         violations=list(observed.violations) if observed is not None else [],
-        capacity=_capacity_out(capacity),
+        capacity=_capacity_out(capacity, policy.scaling.target_utilisation_ratio),
         signals=_signals(observed, now_s),
         replicas=_replicas_out(members, observed, now_s),
     )
@@ -196,11 +207,12 @@ def _why_blind(decision: PoolDecision) -> Iterable[str]:
             yield f"{note.reason}: {note.text}" if note.text else str(note.reason)
 
 
-def _capacity_out(capacity: PoolCapacity | None) -> out.CapacityOut | None:
+def _capacity_out(capacity: PoolCapacity | None, target_ratio: float) -> out.CapacityOut | None:
     if capacity is None:
         return None
     return out.CapacityOut(
         requests_per_s=capacity.requests_per_s,
+        planned_requests_per_s=capacity.requests_per_s * target_ratio,
         source=str(capacity.source),
         binding=capacity.binding,
         prompt_tokens=capacity.prompt_tokens,

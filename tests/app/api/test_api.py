@@ -102,6 +102,9 @@ def test_state_tells_counts_load_and_the_sentence(fleet: Fleet, make_record: Mak
     assert pool["decision"]["sentence"].startswith("chat/main: ")
     assert pool["decision"]["wanted_replicas"]["state"] == "value"
     assert len(pool["replicas"]) == 3
+    assert service["forecast_quantile"] == 0.9
+    carried = pool["capacity"]
+    assert carried["planned_requests_per_s"] == pytest.approx(0.85 * carried["requests_per_s"])
     assert state["ready"] is True
     assert len(state["policy_digest"]) == 16
 
@@ -112,6 +115,7 @@ def test_state_says_whether_each_objective_is_met_and_by_which_source(fleet: Fle
     assert {name: s["met"] for name, s in slis.items()} == {"ttft": "yes", "tpot": "no", "available": "yes"}
     assert slis["tpot"]["source"].startswith("engine")
     assert slis["available"]["threshold_s"] is None
+    assert {name: s["promised_s"] for name, s in slis.items()} == {"ttft": 1.0, "tpot": 0.08, "available": None}
 
 
 def test_unknown_stays_unknown_and_never_becomes_a_number(fleet: Fleet, make_record: Make) -> None:

@@ -82,21 +82,23 @@ function chart(title, entries, options) {
   return el("figure", {}, el("h3", {}, title), legend(entries), plot);
 }
 
-function loadChart(service, history, frame) {
+// Draws the quantile that the policy has carried; the decision takes the lowest level that reaches it.
+function loadChart(service, history, quantile, frame) {
   const { levels, points } = history.band;
   const low = points.map((p) => [p[0], p[1]]);
   const high = points.map((p) => [p[0], p.at(-1)]);
-  const middle = levels.findIndex((l) => l >= 0.9);
+  const reaching = levels.findIndex((l) => l >= quantile);
+  const middle = reaching < 0 ? levels.length - 1 : reaching;
+  const percentile = (level) => `p${short(level * 100)}`;
   const entries = [["line", "load", "arrivals"]];
   const layers = [];
   if (points.length) {
-    const span = `p${levels[0] * 100} to p${levels.at(-1) * 100}`;
+    const span = `${percentile(levels[0])} to ${percentile(levels.at(-1))}`;
     entries.push(["fill", "band", `forecast ${span}`]);
     layers.push({ kind: "band", cls: "band", points: high, low });
-    if (middle >= 0) {
-      entries.push(["line", "band", `forecast p${levels[middle] * 100}`]);
-      layers.push({ kind: "line", cls: "band", name: `forecast p${levels[middle] * 100}`, points: points.map((p) => [p[0], p[middle + 1]]) });
-    }
+    const name = `forecast ${percentile(levels[middle])}`;
+    entries.push(["line", "band", `${name}, which is sized for`]);
+    layers.push({ kind: "line", cls: "band", name, points: points.map((p) => [p[0], p[middle + 1]]) });
   }
   layers.push({ kind: "line", cls: "load", name: "arrivals", points: history.load.points });
   const end = Math.max(frame.end, points.at(-1)?.[0] ?? 0);
@@ -118,17 +120,18 @@ function replicaChart(pool, series, frame) {
 
 function sli(found, history, frame) {
   const kinds = { yes: ["met", "good"], no: ["missed", "bad"], unknown: ["unknown", "warn"] };
-  const isLatency = found.threshold_s !== null;
+  const isLatency = found.indicator !== "availability";
   const points = isLatency ? named(history.quantiles_s, found.slo) : named(history.attained, found.slo);
   const plot = el("div", { class: "plot" });
   const layers = [{ kind: "line", cls: "load", name: isLatency ? `p${short(found.objective_ratio * 100)}` : "good", points }];
-  layers.push({ kind: "limit", value: isLatency ? found.threshold_s : found.objective_ratio });
+  const limit = isLatency ? (found.threshold_s ?? found.promised_s) : found.objective_ratio;
+  if (limit !== null) layers.push({ kind: "limit", value: limit });
   // A share is drawn from below the worst that was seen, or ten times the allowed misses, up to 1.
   const worst = Math.min(1 - 10 * (1 - found.objective_ratio), ...points.map((p) => p[1]));
   const range = isLatency ? { form: seconds } : { form: percent, floor: Math.max(0, worst), ceiling: 1 };
   charts.push(() => draw(plot, { ...frame, ...range, height: 92, layers, label: `${found.slo} over time` }));
-  const promise = isLatency ? `${percent(found.objective_ratio)} within ${seconds(found.threshold_s)}` : `${percent(found.objective_ratio)} answered`;
-  const lost = found.attained_ratio.reason?.replaceAll("_", " ");
+  const promise = isLatency ? `${percent(found.objective_ratio)} within ${seconds(limit)}` : `${percent(found.objective_ratio)} answered`;
+  const lost = found.attained_ratio.reason === "not_a_number" ? "no request finished" : found.attained_ratio.reason?.replaceAll("_", " ");
   const good = isLatency ? `good; p${short(found.objective_ratio * 100)} is ` : "good";
   const said = found.met === "unknown" ? `${lost ?? ""}${found.attained_ratio.detail ? `: ${found.attained_ratio.detail}` : ""}` : good;
   return el("div", { class: "sli" },
@@ -172,7 +175,8 @@ function verdict(decision) {
 function poolPart(pool) {
   const d = pool.decision;
   const capacity = pool.capacity
-    ? `one replica carries ${short(pool.capacity.requests_per_s)} requests/s (${pool.capacity.source}, bound by ${pool.capacity.binding}); `
+    ? `one replica carries ${short(pool.capacity.requests_per_s)} requests/s at most (${pool.capacity.source}, bound by ${pool.capacity.binding}) `
+      + `and is planned for ${short(pool.capacity.planned_requests_per_s)} (target utilisation ${percent(pool.capacity.planned_requests_per_s / pool.capacity.requests_per_s)}); `
       + `cold start p95 ${seconds(pool.capacity.cold_start_p95_s)} (${pool.capacity.cold_starts_seen || "none"} measured)`
     : "capacity of one replica unknown";
   return el("div", { class: "pool" },
@@ -196,7 +200,7 @@ function servicePart(service, history, frame) {
       ", failed ", signal(service.signals.failed_per_s, short, "/s"),
       ", mean prompt ", signal(service.signals.prompt_tokens_mean, short, " tokens"),
       ", mean output ", signal(service.signals.output_tokens_mean, short, " tokens"), `; ${forecast}`),
-    el("div", { class: "grid" }, loadChart(service, history, frame),
+    el("div", { class: "grid" }, loadChart(service, history, service.forecast_quantile, frame),
       service.pools.map((p) => replicaChart(p.pool, history.pools[p.pool] ?? [], frame))),
     el("div", { class: "slis" }, service.slis.map((s) => sli(s, history, frame))),
     service.pools.map(poolPart));
