@@ -19,7 +19,7 @@ groups:
     rules:
       - alert: KeepTwo
         expr: vector(1)
-        for: 8s
+        for: 12s
         labels: {tidegate_action: floor, tidegate_pool: chat/main, tidegate_replicas: "2", tidegate_for: 5m}
 """
 

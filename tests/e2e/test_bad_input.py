@@ -360,7 +360,10 @@ def test_check_says_that_nothing_listens(tmp_path: Path) -> None:
 def test_run_goes_on_and_holds_and_says_what_answered_instead_of_prometheus(
     tmp_path: Path, reply: bytes | None, words: str
 ) -> None:
-    with Faulty(always(reply or b"")) as server, Controller(tmp_path, NOWHERE if reply is None else server.url) as one:
+    with (
+        Faulty(always(reply or b"")) as server,
+        Controller(tmp_path, NOWHERE if reply is None else server.url, dry_run=False) as one,
+    ):
         one.wait("three decisions", lambda: one.sequence() >= 3)
         assert words.lower() in " ".join(one.not_ready()).lower()
         ended = one.stop()
