@@ -30,3 +30,14 @@ class EnvoyGateway:
     def acked(self) -> bool:
         """Return whether at least one gateway is connected and all have the newest snapshot."""
         return self._snapshot is not None and self._ads.acked(self._snapshot.version)
+
+
+class NoGateway:
+    """Serves no gateway anything: for a dry run, which must not take the endpoints of a serving one."""
+
+    async def publish(self, policies: Sequence[ServicePolicy], membership: Membership) -> None:
+        """Do nothing."""
+
+    def acked(self) -> bool:
+        """Return False: nobody has taken anything."""
+        return False

@@ -44,7 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--owner-pid", type=int, metavar="PID",
         help="replicas end with this process (default: with the controller); lets the controller restart under load",
     )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="decide and tell the steps, carry none out")
+    parser.add_argument(
+        "--stop-grace", default="30s", metavar="DURATION",
+        help="on a signal, how long running answers may go on before replicas end; a second signal ends them at once; "
+        "not with --owner-pid (default: 30s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--end-unnamed", action="store_true",
+        help="drain and end replicas whose pool no policy names; without it a controller refuses to start beside them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dry-run", action="store_true",
+        help="advise and log the steps, carry none out, serve no gateway; its journal is "
+        "STATE_DIR/journal.dry-run.jsonl; may run beside a controller, on another --listen",
+    )  # fmt: skip
     parser.add_argument("--live", action="store_true", help="draw a table here; logs go to STATE_DIR/controller.log")
 
 
@@ -80,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
         nodes=args.nodes,
         alert_token_file=args.alert_token_file,
         owner_pid=args.owner_pid,
+        stop_grace_s=duration_s("--stop-grace", args.stop_grace),
+        end_unnamed=args.end_unnamed,
         dry_run=args.dry_run,
     )
     writable_folder("--state-dir", args.state_dir)
