@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.app.config_profile import load_profile, shipped_profiles
 from tidegate.app.config_schema import field_table, inventory_schema, policy_schema
 
 ROOT = Path(__file__).parents[2]
@@ -30,3 +31,9 @@ def test_every_field_has_a_description() -> None:
     rows = [line for s in (policy_schema(), inventory_schema()) for line in field_table(s).splitlines()[2:]]
     assert len(rows) > 50
     assert [row for row in rows if row.rstrip(" |").endswith("|") or row.split(" | ")[-1].strip(" |") == ""] == []
+
+
+def test_policy_docs_list_every_shipped_profile() -> None:
+    profiles = [load_profile(name) for name in shipped_profiles()]
+    rows = "\n".join(f"| `{p.name}` | `{p.model}` | `{p.accelerator}` | {p.tensor_parallel} |" for p in profiles)
+    assert f"| --- | --- | --- | --- |\n{rows}\n\n" in DOCS
