@@ -400,37 +400,3 @@ def test_nothing_is_started_when_the_order_cannot_be_saved(opened: Opener, tmp_p
     assert fleet.membership(time.time()).replicas == ()
     blocker.rmdir()
     assert do(fleet, StepKind.WARM).accepted
-
-
-# --- the end of all ---
-
-
-def test_all_replicas_are_told_once_to_finish_their_answers_and_waited_for(opened: Opener) -> None:
-    fleet = opened("--drain-for", "0.5")
-    for name in "ab":
-        do(fleet, StepKind.WARM, name)
-        until(fleet, ReplicaState.READY, name)
-    do(fleet, StepKind.SHIFT, "b")
-    do(fleet, StepKind.DRAIN, "b")  # told already; told again it would end its answers
-    told_at_s = time.time()
-    assert "a" in fleet.drain_all(told_at_s)
-    saved = json.loads((fleet.targets_path.parent / "fleet.json").read_text())["replicas"]
-    assert (saved["a"]["state"], saved["a"]["told_to_end_at_s"]) == ("draining", told_at_s)
-    assert saved["b"]["told_to_end_at_s"] < told_at_s
-    until_true(lambda: not fleet.living())
-    assert fleet.drain_all(time.time()) == ()
-
-
-def test_replicas_of_a_pool_that_nobody_names_are_found_and_can_be_drained(opened: Opener, tmp_path: Path) -> None:
-    fleet = opened()
-    do(fleet, StepKind.WARM)
-    until(fleet, ReplicaState.READY)
-    assert fleet.unnamed() == {}
-    fleet.close()
-    with LocalFleet(tmp_path, {}) as other:
-        assert other.unnamed() == {KEY: ("a",)}
-        for kind in (StepKind.SHIFT, StepKind.DRAIN):
-            assert do(other, kind).accepted
-        until_true(lambda: ended(see(other)))
-        assert other.unnamed() == {}
-        assert do(other, StepKind.SHRINK).accepted

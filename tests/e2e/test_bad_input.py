@@ -1,90 +1,27 @@
 """What an operator gets wrong, through the real command line: the exit code, one clear error, nothing half done."""
 
-import json
-import os
 import resource
-import signal
 import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
+from tests.e2e.command import EXAMPLE, NOWHERE, Controller, policy, refused, run_words, tidegate
 from tests.observe.faulty import Faulty, always, answer
 
-from tidegate.actuate.local_process import identity_of
 from tidegate.app.journal_read import read
-from tidegate.app.servers import free_port
 from tidegate.terms.decision import Verdict
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "policies" / "chat.yaml"
 CHECKOUT = EXAMPLE.parents[2]
-NOWHERE = "http://127.0.0.1:1"
-SOON_READY = ("coldStart: 20s", "coldStart: 1s")
 BINARY = bytes(range(256)) * 16
 
 pytestmark = [pytest.mark.e2e]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-def tidegate(*words: str | Path, cwd: Path, **variables: str) -> Ended:
-    """Run one command to its end. It must neither crash nor wait."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tidegate", *map(str, words)],
-        cwd=cwd,
-        env={**os.environ, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=40.0,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return Ended(done.returncode, done.stdout, done.stderr)
-
-
-def refused(code: int, ended: Ended) -> str:
-    """Return the one error line of a command that ended with `code`."""
-    assert ended.code == code, ended
-    assert ended.out == ""
-    (line,) = ended.err.splitlines()
-    assert line.startswith("tidegate: ")
-    return line.removeprefix("tidegate: ")
-
-
-def policy(folder: Path, old: str = "", new: str = "") -> Path:
-    text = EXAMPLE.read_text()
-    assert old in text
-    path = folder / "policy.yaml"
-    path.write_text(text.replace(old, new, 1) if old else text)
-    return path
-
-
 def line_of(old: str) -> int:
     """Return the number of the line of the example policy that holds `old`."""
     return next(i for i, line in enumerate(EXAMPLE.read_text().splitlines(), start=1) if old in line)
-
-
-def run_words(folder: Path, prometheus: str = NOWHERE, old: str = "", new: str = "") -> list[str | Path]:
-    return [
-        "run", "-f", policy(folder, old, new), "--prometheus", prometheus, "--state-dir", folder / "state",
-        "--listen", f"127.0.0.1:{free_port()}", "--ads-listen", f"127.0.0.1:{free_port()}",
-        "--decide-every", "1s", "--scrape-interval", "1s",
-    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -214,62 +151,6 @@ def test_second_controller_on_one_state_folder_is_refused(tmp_path: Path) -> Non
         assert f"journal.jsonl: is written by another controller (pid {first.process.pid})" in line
 
 
-def test_dry_run_beside_a_controller_touches_neither_its_files_nor_a_gateway(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    with Controller(tmp_path, dry_run=False, edit=SOON_READY) as real:
-        real.wait("a replica", lambda: '"ready"' in (state / "fleet.json").read_text() if real.sequence() else False)
-        with Controller(tmp_path) as one:
-            one.wait("two decisions", lambda: one.sequence() >= 2)
-            assert not one.listens("--ads-listen")
-            assert real.listens("--ads-listen")
-            assert "dry run: no replica is touched and no gateway served" in one.log()
-            assert one.stop() == 0
-        decided = list(read(one.journal))
-        assert {p.writes for record in decided for p in record.decision.pools} == {False}
-        # It sees the other's replica, and so would order none.
-        assert decided[-1].decision.pools[0].ready_replicas == 1
-        assert "would warm" not in one.log()
-        sequence = real.sequence()
-        real.wait("the controller going on", lambda: real.sequence() > sequence)
-        assert real.stop() == 0
-    numbers = [record.decision.sequence for record in read(real.journal)]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert all(p.writes for record in read(real.journal) for p in record.decision.pools)
-    assert "Aborting" not in real.log()
-    assert "answers are synthetic text" in real.log()
-
-
-def test_dry_run_tells_what_it_would_do_and_leaves_only_its_journal(tmp_path: Path) -> None:
-    with Controller(tmp_path) as one:
-        one.wait("two decisions", lambda: one.sequence() >= 2)
-        assert one.stop() == 0
-    assert one.log().count("would warm chat.main.1.0 of chat/main") == 1
-    assert "would warm chat.main.2.0" not in one.log()
-    left = {path.name for path in (tmp_path / "state").iterdir()}
-    assert left == {"journal.dry-run.jsonl", "journal.dry-run.jsonl.lock"}
-
-
-def test_replicas_of_a_pool_that_was_renamed_are_refused_until_told_to_end(tmp_path: Path) -> None:
-    owned = ("--owner-pid", str(os.getpid()))
-    fleet = tmp_path / "state" / "fleet.json"
-    with Controller(tmp_path, dry_run=False, edit=SOON_READY, more=owned) as before:
-        before.wait("a replica", lambda: fleet.exists() and '"ready"' in fleet.read_text())
-        assert before.stop() == 0
-    ((name, left),) = json.loads(fleet.read_text())["replicas"].items()
-    renamed = ("- name: main", "- name: other")
-    line = refused(1, tidegate(*run_words(tmp_path, NOWHERE, *renamed), cwd=tmp_path))
-    assert line == (
-        f"replicas run whose pool no policy names: chat/main ({name}); put the pool back into a policy, "
-        "or give --end-unnamed to drain and end them"
-    )
-    assert identity_of(left["pid"]) is not None
-    with Controller(tmp_path, dry_run=False, edit=renamed, more=("--end-unnamed",)) as after:
-        after.wait("the drain", lambda: json.loads(fleet.read_text())["replicas"][name]["state"] == "draining")
-        assert after.stop() == 0
-    assert json.loads(fleet.read_text())["replicas"] == {}
-    assert identity_of(left["pid"]) is None
-
-
 # --- addresses ---
 
 
@@ -394,71 +275,3 @@ def test_full_disk_under_the_journal_holds_says_so_and_recovers(tmp_path: Path) 
     numbers = [line.decision.sequence for line in read(journal)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert tidegate("replay", journal, cwd=tmp_path).code == 0
-
-
-class Controller:
-    """A controller that decides each second and, in a dry run, carries nothing out; use as a context manager."""
-
-    def __init__(
-        self,
-        folder: Path,
-        prometheus: str = NOWHERE,
-        *,
-        dry_run: bool = True,
-        edit: tuple[str, str] = ("", ""),
-        more: tuple[str, ...] = (),
-    ) -> None:
-        self._words = [*run_words(folder, prometheus, *edit), *more, *(["--dry-run"] if dry_run else [])]
-        self.journal = folder / "state" / ("journal.dry-run.jsonl" if dry_run else "journal.jsonl")
-        self._log = folder / f"controller-{dry_run}.log"
-        self._url = f"http://{self._words[self._words.index('--listen') + 1]}"
-
-    def __enter__(self) -> Self:
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tidegate", *map(str, self._words)], stdout=log, stderr=log
-            )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait(10.0)
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20.0)
-
-    def get(self, path: str) -> str:
-        """Return the body, whatever the status; empty while nothing answers."""
-        try:
-            with urllib.request.urlopen(self._url + path, timeout=5.0) as got:
-                return str(got.read().decode())
-        except urllib.error.HTTPError as exc:
-            return str(exc.read().decode())
-        except OSError:
-            return ""
-
-    def not_ready(self) -> list[str]:
-        return list(json.loads(self.get("/readyz") or "{}").get("reasons", []))
-
-    def sequence(self) -> int:
-        """Return the number of the newest decision in the journal."""
-        found = read(self.journal) if self.journal.exists() else ()
-        return max((line.decision.sequence for line in found), default=0)
-
-    def log(self) -> str:
-        """Return all it has logged."""
-        return self._log.read_text()
-
-    def listens(self, flag: str) -> bool:
-        """Return whether anything answers at the address given with `flag`."""
-        host, _, port = str(self._words[self._words.index(flag) + 1]).rpartition(":")
-        with socket.socket() as probe:
-            return probe.connect_ex((host, int(port))) == 0
-
-    def wait(self, what: str, found: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + 30.0
-        while not found():
-            assert self.process.poll() is None, self._log.read_text()
-            assert time.monotonic() < deadline_s, f"{what}: not seen\n{self._log.read_text()}"
-            time.sleep(0.2)
