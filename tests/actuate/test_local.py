@@ -379,19 +379,6 @@ def test_a_recycled_pid_is_never_signalled(opened: Opener, tmp_path: Path) -> No
     assert process.send(identity, signal.SIGKILL)
 
 
-def test_stop_all_ends_even_the_deaf(opened: Opener) -> None:
-    fleet = opened("--deaf")
-    pids = []
-    for name in ("a", "b"):
-        do(fleet, StepKind.WARM, name)
-        until(fleet, ReplicaState.READY, name)
-        pids.append(pid_of(fleet, name))
-    fleet.stop_all(grace_s=0.3)
-    assert [process.identity_of(pid) for pid in pids] == [None, None]
-    assert fleet.membership(time.time()).replicas == ()
-    assert json.loads(fleet.targets_path.read_text()) == []
-
-
 def test_nothing_is_started_when_the_order_cannot_be_saved(opened: Opener, tmp_path: Path) -> None:
     fleet = opened()
     blocker = tmp_path / ".fleet.json.part"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.actuate.local import LocalFleet
+from tidegate.actuate.local_process import identity_of
 from tidegate.actuate.local_rules import LocalPoolSpec
 from tidegate.terms.fleet import PoolKey, ReplicaState
 from tidegate.terms.plan import Step, StepKind
@@ -65,3 +66,15 @@ def test_replicas_of_a_pool_that_nobody_names_are_found_and_can_be_drained(fleet
         until(lambda: not any(r.address for r in other.membership(time.time()).replicas))
         assert other.unnamed() == {}
         do(other, StepKind.SHRINK, "a")
+
+
+def test_stop_all_ends_even_the_deaf(tmp_path: Path) -> None:
+    with LocalFleet(tmp_path, {KEY: replace(SPEC, extra_args=("--deaf",))}) as fleet:
+        for name in "ab":
+            do(fleet, StepKind.WARM, name)
+        until(lambda: {r.state for r in fleet.membership(time.time()).replicas} == {ReplicaState.READY})
+        pids = [fleet.pid_of(name) for name in "ab"]
+        fleet.stop_all(grace_s=0.3)
+        assert [identity_of(pid) for pid in pids if pid is not None] == [None, None]
+        assert fleet.membership(time.time()).replicas == ()
+        assert json.loads(fleet.targets_path.read_text()) == []
