@@ -158,7 +158,7 @@ def _attained(
         return frame.read(ratio), f"{threshold_s:g} s is a bucket bound", bound_s
     note = (
         f"{threshold_s:g} s is no bucket bound, counted at {bound_s:g} s: "
-        f"the true share lies within {ratio:.4f}..{best / total:.4f}"
+        f"the true share is {100 * ratio:.2f} to {100 * best / total:.2f} %"
     )
     return frame.read(ratio), note, bound_s
 
