@@ -124,7 +124,7 @@ function sli(found, history, frame) {
   const points = isLatency ? named(history.quantiles_s, found.slo) : named(history.attained, found.slo);
   const plot = el("div", { class: "plot" });
   const layers = [{ kind: "line", cls: "load", name: isLatency ? `p${short(found.objective_ratio * 100)}` : "good", points }];
-  const limit = isLatency ? (found.threshold_s ?? found.promised_s) : found.objective_ratio;
+  const limit = isLatency ? (found.promised_s ?? found.threshold_s) : found.objective_ratio;
   if (limit !== null) layers.push({ kind: "limit", value: limit });
   // A share is drawn from below the worst that was seen, or ten times the allowed misses, up to 1.
   const worst = Math.min(1 - 10 * (1 - found.objective_ratio), ...points.map((p) => p[1]));
