@@ -92,7 +92,7 @@ def test_sli_of_tpot_comes_from_the_engines_of_both_spellings_snapped_to_the_str
         "engine: vllm:request_time_per_output_token_seconds, vllm_request_time_per_output_token_seconds; "
         "envoy_tg_tpot has no series of both; 0.15 s is no bucket bound, counted at 0.1 s"
     )
-    assert "0.9500..1.0000" in reading.source
+    assert "the true share is 95.00 to 100.00 %" in reading.source
     assert reading.attained_ratio.coverage_ratio == 1.0
 
 
