@@ -139,7 +139,7 @@ export function draw(host, options) {
       }
       if (layer.kind === "line") {
         if (run.length === 1) {
-          svg.append(shape("circle", { class: `f-${layer.cls}`, cx: x(run[0][0]), cy: y(run[0][1]), r: 2 }));
+          svg.append(shape("circle", { class: `s-${layer.cls}`, fill: "none", "stroke-width": 2, cx: x(run[0][0]), cy: y(run[0][1]), r: 1 }));
         }
         svg.append(shape("path", { class: `s-${layer.cls}`, fill: "none", "stroke-width": 2, d: path(run, x, y, layer.steps) }));
       }

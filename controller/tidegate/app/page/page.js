@@ -45,7 +45,7 @@ function banners(state) {
   const name = (pool) => `${pool.service}/${pool.pool}`;
   const out = [];
   if (!state.ready) out.push(banner("bad", "Not ready", state.reasons));
-  const blind = pools.flatMap((p) => p.metrics_unknown.map((why) => `${name(p)}: ${why}`));
+  const blind = pools.flatMap((p) => p.metrics_unknown.map((why) => `${name(p)}: ${why.replace(/^[a-z_]+(?=:|$)/, (code) => code.replaceAll("_", " "))}`));
   if (blind.length) out.push(banner("warn", "Metrics unknown: these pools are never shrunk meanwhile", blind));
   const broken = pools.flatMap((p) => p.violations.map((text) => `${name(p)}: ${text}`));
   if (broken.length) out.push(banner("warn", "Metric contract violated", broken));
@@ -133,7 +133,8 @@ function sli(found, history, frame) {
   const promise = isLatency ? `${percent(found.objective_ratio)} within ${seconds(limit)}` : `${percent(found.objective_ratio)} answered`;
   const lost = found.attained_ratio.reason === "not_a_number" ? "no request finished" : found.attained_ratio.reason?.replaceAll("_", " ");
   const good = isLatency ? `good; p${short(found.objective_ratio * 100)} is ` : "good";
-  const said = found.met === "unknown" ? `${lost ?? ""}${found.attained_ratio.detail ? `: ${found.attained_ratio.detail}` : ""}` : good;
+  const why = [...new Set([lost, found.attained_ratio.detail])].filter(Boolean).join(": ");
+  const said = found.met === "unknown" ? why : good;
   return el("div", { class: "sli" },
     el("div", { class: "head" }, el("h3", {}, found.slo), badge(...kinds[found.met]), el("small", {}, promise)),
     el("p", {}, el("span", { class: "big" }, signal(found.attained_ratio, percent)), el("small", {}, ` ${said}`),
