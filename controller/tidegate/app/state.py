@@ -83,9 +83,7 @@ class Newest:
 class LiveState:
     """Holds what one controller process knows; safe to read from another thread than the writer's."""
 
-    def __init__(
-        self, *, started_at_s: float, stale_after_s: float = 60.0, rate_window_s: float | None = None
-    ) -> None:
+    def __init__(self, *, started_at_s: float, stale_after_s: float = 60.0, rate_window_s: float | None = None) -> None:
         """Start empty.
 
         Args:
