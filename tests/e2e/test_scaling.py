@@ -56,8 +56,9 @@ def test_controller_killed_mid_load_comes_back_without_a_flap(tmp_path: Path) ->
         assert failures(answers) == []
         assert after[0].decision.sequence == before[-1].decision.sequence + 1
         held = pool_of(before[-1]).asked_replicas
-        assert all(pool_of(line).asked_replicas >= held for line in after[:5]), [
-            pool_of(x).asked_replicas for x in after
-        ]
+        asked = [pool_of(line).asked_replicas for line in after]
+        assert asked[:2] == [held, held], asked  # nothing is moved on what is not known yet
+        moves = {pool_of(line).verdict for line in after} - {Verdict.HOLD}
+        assert len(moves) <= 1, asked  # up or down with the load, never up and down
         assert pool_of(after[0]).binding is not Reason.NO_OBSERVATION_YET
         assert twins <= set(stack.twin_pids()) or any(pool_of(x).verdict is Verdict.SHRINK for x in after)

@@ -25,6 +25,7 @@ from tidegate.app.record import TickRecord
 from tidegate.app.report.page import report_html
 from tidegate.app.report.plots import PICTURES, plots
 from tidegate.app.report.timeline import Moment, replica_seconds, timeline
+from tidegate.app.servers import find_binary
 from tidegate.sim.arrivals import Arrival
 from tidegate.terms.errors import BadInputError
 from tidegate.terms.policy import ServicePolicy
@@ -54,6 +55,8 @@ class _Live:
 
 def demo(options: DemoOptions) -> int:
     """Run the demo, print and write its report, and return 0 only if nothing failed and every decision has a reason."""
+    for needed in ("prometheus", "envoy"):
+        find_binary(needed)  # before any file is written
     _only(load_policies([options.policy]), options.policy)
     load_nodes(options.nodes)
     arrivals = tidal(read_trace(options.trace), seconds=options.seconds, copies=COPIES)
