@@ -107,7 +107,9 @@ async def control(
         outlet = await undo.enter_async_context(_outlets(options, policies, hurry or asyncio.Event()))
         started_at_s = clock.now_s()
         state = LiveState(
-            started_at_s=started_at_s, stale_after_s=_TICKS_MISSED * options.decide_every_s + _longest_tick_s(options)
+            started_at_s=started_at_s,
+            stale_after_s=_TICKS_MISSED * options.decide_every_s + _longest_tick_s(options),
+            rate_window_s=options.rate_window_s,
         )
         held = resumed.inputs.observation.interventions if resumed is not None else ()
         desk = AlertDesk(policies, token=token, resumed=held) if token is not None else None

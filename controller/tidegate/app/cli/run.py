@@ -16,7 +16,7 @@ EXAMPLE = "tidegate run -f policy.yaml --prometheus http://127.0.0.1:9090 --stat
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("-f", "--policy", nargs="+", type=Path, required=True, metavar="FILE", help="service policies")
-    add_prometheus_arguments(parser)
+    add_prometheus_arguments(parser, required=True)
     parser.add_argument("--rate-window", metavar="DURATION", help="window of rates (default: 6 scrape intervals)")
     parser.add_argument("--decide-every", default="15s", metavar="DURATION", help="between decisions (default: 15s)")
     parser.add_argument(
@@ -69,9 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from tidegate.app.controller import Address, ControllerOptions  # noqa: PLC0415
 
     prometheus = prometheus_config(args)
-    if prometheus is None:
-        msg = "--prometheus: must be given: the controller decides on nothing else"
-        raise BadInputError(msg)
+    assert prometheus is not None  # noqa: S101  (the flag is required; for the type checker)
     if args.owner_pid is not None and (args.owner_pid < 1 or start_ticks(args.owner_pid) is None):
         msg = f"--owner-pid: must be the pid of a running process, got {args.owner_pid}"
         raise BadInputError(msg)

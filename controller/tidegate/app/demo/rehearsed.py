@@ -6,7 +6,7 @@ from functools import partial
 from tidegate.app.cli.prometheus_flags import SCRAPES_PER_WINDOW
 from tidegate.app.demo.score import Row, row
 from tidegate.app.sizing import pool_capacities
-from tidegate.app.tick import LEVELS
+from tidegate.app.tick import levels_of
 from tidegate.baselines.reactive import HpaSettings, reactive, tuned
 from tidegate.baselines.static_peak import keeps, static, static_peak
 from tidegate.core.decide import decide
@@ -48,7 +48,7 @@ def rehearsed_rows(
     ours = play(
         decide,
         initial=pool.min_replicas,
-        forecaster=partial(foresee, levels=LEVELS),
+        forecaster=partial(foresee, levels=levels_of([policy])),
         sizer=partial(pool_capacities, profiles={pool.profile: profile}, elapsed_s=_DECIDE_EVERY_S),
     )
     return [
