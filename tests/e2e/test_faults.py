@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 def test_prometheus_stopped_for_60_s_under_load_never_shrinks_the_fleet(tmp_path: Path) -> None:
     with Stack(stack_settings(tmp_path)) as stack:
         stack.wait_until_serving(MODEL)
-        load = Load(stack, steady(4.5, 95.0))
+        load = Load(stack, steady(4.5, 86.0))
         wait_ready(stack, 3)
         asked = pool_of(records(stack)[-1]).asked_replicas
         stack.prometheus.stop()
@@ -56,7 +56,7 @@ def test_prometheus_stopped_for_60_s_under_load_never_shrinks_the_fleet(tmp_path
 def test_engine_metrics_renamed_mid_run_hold_the_pool_and_name_the_contract(tmp_path: Path) -> None:
     with Stack(stack_settings(tmp_path)) as stack:
         stack.wait_until_serving(MODEL)
-        load = Load(stack, [*steady(4.5, 32.0), *steady(0.5, 26.0, start_s=32.0)])
+        load = Load(stack, [*steady(4.5, 24.0), *steady(0.5, 24.0, start_s=24.0)])
         wait_ready(stack, 3)
         before = records(stack)
         for replica in replicas_of(before[-1], ReplicaState.READY):
@@ -89,7 +89,7 @@ def test_twin_killed_is_replaced_and_only_streams_cut_mid_answer_are_lost_and_na
     with Stack(stack_settings(tmp_path, least=3)) as stack:
         stack.wait_until_serving(MODEL)
         wait_ready(stack, 3)
-        load = Load(stack, steady(4.0, 32.0))
+        load = Load(stack, steady(4.0, 24.0))
         time.sleep(10.0)
         victim = replicas_of(records(stack)[-1], ReplicaState.READY)[0]
         pid = next(p for p in stack.twin_pids() if f"--port\0{victim.address.split(':')[1]}\0" in _cmdline(p))

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 def test_scaling_up_and_down_under_load_loses_no_request(tmp_path: Path) -> None:
     with Stack(stack_settings(tmp_path)) as stack:
         stack.wait_until_serving(MODEL)
-        load = Load(stack, [*steady(0.8, 8.0), *steady(6.0, 26.0, start_s=8.0), *steady(0.8, 34.0, start_s=34.0)])
+        load = Load(stack, [*steady(0.8, 6.0), *steady(6.0, 22.0, start_s=6.0), *steady(0.8, 32.0, start_s=28.0)])
         answers = load.join()
         assert failures(answers) == []
         lines = records(stack)
@@ -42,7 +42,7 @@ def test_scaling_up_and_down_under_load_loses_no_request(tmp_path: Path) -> None
 def test_controller_killed_mid_load_comes_back_without_a_flap(tmp_path: Path) -> None:
     with Stack(stack_settings(tmp_path)) as stack:
         stack.wait_until_serving(MODEL)
-        load = Load(stack, steady(4.5, 50.0))
+        load = Load(stack, steady(4.5, 42.0))
         wait_ready(stack, 3)
         wait_for(stack, "steady", lambda ls: len({pool_of(x).asked_replicas for x in ls[-4:]}) == 1)
         stack.controller.kill()
