@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.policies import service_policy
 
 from tidegate.alerts.actions import (
     DEFAULT_FOR_S,
@@ -16,59 +17,11 @@ from tidegate.alerts.actions import (
     reconcile,
 )
 from tidegate.alerts.webhook import AlertNotice, AlertStatus
-from tidegate.terms.fleet import EngineKind, PoolKey, Role
+from tidegate.terms.fleet import PoolKey
 from tidegate.terms.observation import Intervention, InterventionKind
-from tidegate.terms.policy import (
-    BudgetPolicy,
-    CachePolicy,
-    GatewayPolicy,
-    Mode,
-    Parallelism,
-    PoolPolicy,
-    ScaleTarget,
-    ScalingPolicy,
-    ServicePolicy,
-    TargetKind,
-)
 
 NOW_S = 1_000_000.0
 KEY = PoolKey(service="chat", pool="main")
-
-
-def policy() -> ServicePolicy:
-    pool = PoolPolicy(
-        key=KEY,
-        role=Role.AGGREGATED,
-        engine=EngineKind.VLLM,
-        accelerator="nvidia-a100-80gb",
-        gpus_per_replica=1,
-        parallelism=Parallelism(),
-        profile="a100-llama8b-tp1",
-        min_replicas=1,
-        max_replicas=8,
-        cold_start_prior_s=20.0,
-        cost_usd_per_h=2.5,
-        target=ScaleTarget(kind=TargetKind.LOCAL, name="main"),
-    )
-    return ServicePolicy(
-        name="chat",
-        model="m",
-        mode=Mode.ACT,
-        priority=100,
-        slos=(),
-        pools=(pool,),
-        scaling=ScalingPolicy(
-            max_grow_replicas=4,
-            max_shrink_replicas=1,
-            shrink_stabilisation_s=None,
-            target_utilisation_ratio=0.85,
-            forecast_quantile=0.9,
-            stale_after_s=30.0,
-        ),
-        budget=BudgetPolicy(),
-        gateway=GatewayPolicy(retries=3, idle_timeout_s=300.0, max_body_bytes=1),
-        cache=CachePolicy(),
-    )
 
 
 def notice(
@@ -92,7 +45,7 @@ def notice(
 
 
 def after(*notices: AlertNotice, standing: Standing | None = None, now_s: float = NOW_S) -> Outcome:
-    return reconcile(notices, [policy()], standing or Standing(), now_s=now_s)
+    return reconcile(notices, [service_policy()], standing or Standing(), now_s=now_s)
 
 
 def test_reconcile_freezes_the_pool_an_alert_names() -> None:
@@ -219,8 +172,8 @@ def test_reconcile_keeps_interventions_of_other_origins_until_they_expire() -> N
     own = Intervention(
         kind=InterventionKind.FREEZE, pool=KEY, replicas=None, expires_at_s=NOW_S + 60, origin="operator"
     )
-    assert interventions([notice(status=AlertStatus.RESOLVED)], [policy()], [own], now_s=NOW_S) == (own,)
-    assert interventions([], [policy()], [own], now_s=NOW_S + 60) == ()
+    assert interventions([notice(status=AlertStatus.RESOLVED)], [service_policy()], [own], now_s=NOW_S) == (own,)
+    assert interventions([], [service_policy()], [own], now_s=NOW_S + 60) == ()
 
 
 def test_reconcile_drops_interventions_of_a_pool_that_left_the_policies() -> None:

@@ -10,65 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.policies import service_policy
 
 from tidegate.alerts.actions import Standing, reconcile
 from tidegate.alerts.webhook import authorised, parse
 from tidegate.app.servers import Server
-from tidegate.terms.fleet import EngineKind, PoolKey, Role
 from tidegate.terms.observation import InterventionKind
-from tidegate.terms.policy import (
-    BudgetPolicy,
-    CachePolicy,
-    GatewayPolicy,
-    Mode,
-    Parallelism,
-    PoolPolicy,
-    ScaleTarget,
-    ScalingPolicy,
-    ServicePolicy,
-    TargetKind,
-)
 
 pytestmark = pytest.mark.e2e
 TOKEN = "the-right-token"  # noqa: S105  (of this test)
 WAIT_S = 30.0
-
-
-def policy() -> ServicePolicy:
-    pool = PoolPolicy(
-        key=PoolKey(service="chat", pool="main"),
-        role=Role.AGGREGATED,
-        engine=EngineKind.VLLM,
-        accelerator="nvidia-a100-80gb",
-        gpus_per_replica=1,
-        parallelism=Parallelism(),
-        profile="a100-llama8b-tp1",
-        min_replicas=1,
-        max_replicas=8,
-        cold_start_prior_s=20.0,
-        cost_usd_per_h=2.5,
-        target=ScaleTarget(kind=TargetKind.LOCAL, name="main"),
-    )
-    scaling = ScalingPolicy(
-        max_grow_replicas=4,
-        max_shrink_replicas=1,
-        shrink_stabilisation_s=None,
-        target_utilisation_ratio=0.85,
-        forecast_quantile=0.9,
-        stale_after_s=30.0,
-    )
-    return ServicePolicy(
-        name="chat",
-        model="m",
-        mode=Mode.ACT,
-        priority=100,
-        slos=(),
-        pools=(pool,),
-        scaling=scaling,
-        budget=BudgetPolicy(),
-        gateway=GatewayPolicy(retries=3, idle_timeout_s=300.0, max_body_bytes=1),
-        cache=CachePolicy(),
-    )
 
 
 class Receiver:
@@ -97,7 +48,7 @@ class Receiver:
         if not authorised(header, TOKEN):
             self.unauthorised += 1
             return 401
-        self.standing = reconcile(parse(body), [policy()], self.standing, now_s=time.time()).standing
+        self.standing = reconcile(parse(body), [service_policy()], self.standing, now_s=time.time()).standing
         self.bodies += 1
         return 200
 

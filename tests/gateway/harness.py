@@ -10,26 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.policies import MODEL, service_policy
+
 from tidegate.actuate.xds import AdsServer
 from tidegate.app.servers import Server, free_port, launch
 from tidegate.gateway.bootstrap import bootstrap
 from tidegate.gateway.envoy import ListenerSettings
 from tidegate.gateway.snapshot import Snapshot, build
-from tidegate.terms.fleet import EngineKind, Membership, PoolKey, Replica, ReplicaState, Role
-from tidegate.terms.policy import (
-    BudgetPolicy,
-    CachePolicy,
-    GatewayPolicy,
-    Mode,
-    Parallelism,
-    PoolPolicy,
-    ScaleTarget,
-    ScalingPolicy,
-    ServicePolicy,
-    TargetKind,
-)
+from tidegate.terms.fleet import Membership, PoolKey, Replica, ReplicaState
+from tidegate.terms.policy import GatewayPolicy, ServicePolicy
 
-MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 CHAT = PoolKey(service="chat", pool="main")
 _DEADLINE_S = 20.0
 
@@ -43,42 +33,8 @@ def service(
     retries: int = 3,
     idle_timeout_s: float = 300.0,
 ) -> ServicePolicy:
-    return ServicePolicy(
-        name=name,
-        model=model,
-        mode=Mode.ACT,
-        priority=1,
-        slos=(),
-        pools=tuple(_pool(PoolKey(service=name, pool=p)) for p in pools),
-        scaling=ScalingPolicy(
-            max_grow_replicas=1,
-            max_shrink_replicas=1,
-            shrink_stabilisation_s=None,
-            target_utilisation_ratio=0.8,
-            forecast_quantile=0.9,
-            stale_after_s=30.0,
-        ),
-        budget=BudgetPolicy(),
-        gateway=GatewayPolicy(retries=retries, idle_timeout_s=idle_timeout_s, max_body_bytes=max_body_bytes),
-        cache=CachePolicy(),
-    )
-
-
-def _pool(key: PoolKey) -> PoolPolicy:
-    return PoolPolicy(
-        key=key,
-        role=Role.AGGREGATED,
-        engine=EngineKind.VLLM,
-        accelerator="nvidia-a100-80gb",
-        gpus_per_replica=1,
-        parallelism=Parallelism(),
-        profile="a100-llama8b-tp1",
-        min_replicas=0,
-        max_replicas=9,
-        cold_start_prior_s=20.0,
-        cost_usd_per_h=1.0,
-        target=ScaleTarget(kind=TargetKind.LOCAL, name=key.pool),
-    )
+    gateway = GatewayPolicy(retries=retries, idle_timeout_s=idle_timeout_s, max_body_bytes=max_body_bytes)
+    return service_policy(name, tuple(pools), model=model, gateway=gateway)
 
 
 def replica(name: str, address: str, key: PoolKey = CHAT, state: ReplicaState = ReplicaState.READY) -> Replica:

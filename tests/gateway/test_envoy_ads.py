@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.gateway.harness import MODEL, address_of, ask, replica, running_gateway, running_upstreams, service
+from tests.gateway.harness import address_of, ask, replica, running_gateway, running_upstreams, service
+from tests.policies import MODEL
 
 from tidegate.actuate.envoy_proto import EncodingError
 from tidegate.actuate.xds import AdsServer

@@ -6,16 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.gateway.harness import (
-    MODEL,
-    Answer,
-    Gateway,
-    address_of,
-    replica,
-    running_gateway,
-    running_upstreams,
-    service,
-)
+from tests.gateway.harness import Answer, Gateway, address_of, replica, running_gateway, running_upstreams, service
+from tests.policies import MODEL
 
 from tidegate.app.servers import Server
 

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.gateway.harness import MODEL, Gateway, address_of, replica, running_gateway, running_upstreams
+from tests.gateway.harness import Gateway, address_of, replica, running_gateway, running_upstreams
+from tests.policies import MODEL
 
 from tidegate.app.servers import Server
 

@@ -6,16 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.harness import (
-    CHAT,
-    MODEL,
-    Gateway,
-    address_of,
-    replica,
-    running_gateway,
-    running_upstreams,
-    service,
-)
+from tests.gateway.harness import CHAT, Gateway, address_of, replica, running_gateway, running_upstreams, service
+from tests.policies import MODEL
 
 from tidegate.app.servers import Server
 from tidegate.terms.fleet import PoolKey

@@ -1,5 +1,6 @@
 import pytest
-from tests.gateway.harness import MODEL, service
+from tests.gateway.harness import service
+from tests.policies import MODEL
 
 from tidegate.gateway.content import Body
 from tidegate.gateway.routes import retry_policy, route_configuration

@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.harness import CHAT, MODEL, fleet, replica, service
+from tests.gateway.harness import CHAT, fleet, replica, service
+from tests.policies import MODEL
 
 from tidegate.gateway.content import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Body
 from tidegate.gateway.envoy import ListenerSettings
