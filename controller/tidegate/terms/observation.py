@@ -5,6 +5,16 @@ from enum import StrEnum
 
 from tidegate.terms.fleet import PoolKey, Replica
 from tidegate.terms.signal import Signal
+from tidegate.terms.slo import Indicator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineDetail:
+    """What only some laws read of an engine: its KV capacity and the work inside it. Not every source offers it."""
+
+    kv_capacity_tokens: Signal
+    waiting_prompt_tokens: Signal  # prompt tokens still to compute, of waiting and running requests
+    context_tokens: Signal  # tokens whose KV the running requests hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +29,7 @@ class ReplicaObservation:
     prompt_tokens_per_s: Signal
     output_tokens_per_s: Signal
     preemptions_per_s: Signal
+    engine: EngineDetail | None = None  # None: not read by this source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +59,16 @@ class SliReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyReading:
+    """One quantile of one latency over one window, at the gateway."""
+
+    indicator: Indicator
+    quantile: float  # (0, 1)
+    window_s: float
+    seconds: Signal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceObservation:
     """One service (model) as a whole."""
 
@@ -58,6 +79,8 @@ class ServiceObservation:
     failed_per_s: Signal  # 5xx and cut streams at the gateway
     slis: tuple[SliReading, ...]
     pools: tuple[PoolObservation, ...]
+    latencies: tuple[LatencyReading, ...] = ()  # what was asked for beside the objectives
+    pending_prompt_tokens: Signal | None = None  # of requests without a first token; None: not read
 
 
 class InterventionKind(StrEnum):
