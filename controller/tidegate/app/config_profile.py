@@ -1,6 +1,6 @@
 """Engine profiles from YAML: a name that ships with Tidegate, or a file."""
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -61,6 +61,7 @@ def _parse(text: str, file: str) -> EngineProfile:
     if not isinstance(given, dict):
         raise TypeError
     wanted = {camel(f.name): (f.name, f.type) for f in fields(EngineProfile)}
+    optional = {camel(f.name) for f in fields(EngineProfile) if f.default is not MISSING}
     found = [
         document.problem((key,), f"is no field of an engine profile{did_you_mean(key, wanted)}")
         for key in given
@@ -69,7 +70,8 @@ def _parse(text: str, file: str) -> EngineProfile:
     values: dict[str, object] = {}
     for key, (name, kind) in wanted.items():
         if key not in given:
-            found.append(document.problem((key,), "is missing"))
+            if key not in optional:
+                found.append(document.problem((key,), "is missing"))
             continue
         value = _value(given[key], kind)
         if value is None:

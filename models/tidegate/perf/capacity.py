@@ -134,7 +134,8 @@ class _Load:
         own_steps = max(1.0, long / room)
         own_ps = own_steps * (self._fixed_ps + dense_ps(p, decoding + long / own_steps) + self._decode_ps * decoding)
         own_ps += p.attention_ps_per_pair * long * long / 2.0
-        return p.front_end_s + (self.step_ps(u) + wait_ps + own_ps) / PS_PER_S
+        front_ps = p.front_end_ps_per_live * (decoding + u)
+        return p.front_end_s + (front_ps + self.step_ps(u) + wait_ps + own_ps) / PS_PER_S
 
     def kv_tokens(self, u: float, decoding: float) -> float:
         """Return resident KV tokens; a prompt being computed holds its blocks too, and each sequence half a block."""

@@ -36,6 +36,9 @@ class EngineProfile:
     token_budget: int  # most tokens in one step
     max_sequences: int  # most sequences running at once
     max_context_tokens: int  # prompt + output of one request
+    # One API server process writes the tokens of every open stream, so it reaches a new request the later the more
+    # requests the replica holds when that one comes.
+    front_end_ps_per_live: int = 0
 
     @property
     def front_end_s(self) -> float:
@@ -60,11 +63,11 @@ def profile_problems(profile: EngineProfile) -> tuple[tuple[str, str], ...]:
     counts = ("step_base_ps", "kv_read_ps_per_token", "attention_ps_per_pair", "host_fixed_ps", "host_ps_per_sequence")
     found = [(f, "a text that is not empty") for f in texts if not getattr(profile, f).strip()]
     found += [(f, ">= 1") for f in positive if getattr(profile, f) < 1]
-    found += [(f, ">= 0") for f in (*counts, "front_end_ps") if getattr(profile, f) < 0]
+    found += [(f, ">= 0") for f in (*counts, "front_end_ps", "front_end_ps_per_live") if getattr(profile, f) < 0]
     # A step or a front end of a minute is a slip of the unit, not hardware.
     found += [
         (f, "picoseconds, under 60 s")
-        for f in (*counts, "front_end_ps", "weight_read_ps", "compute_ps_per_token")
+        for f in (*counts, "front_end_ps", "front_end_ps_per_live", "weight_read_ps", "compute_ps_per_token")
         if getattr(profile, f) >= 60 * PS_PER_S
     ]
     if not 1.0 <= profile.smooth_max_power <= 16.0:  # noqa: PLR2004  (16 is a hard max to four digits)
