@@ -16,7 +16,7 @@ demo: setup ## show the whole loop on a real trace (DEMO_SECONDS shortens it)
 	@cd "$(ROOT)" && exec $(BIN)/tidegate demo
 
 test: setup ## run every test (ARGS="tests/core -q" runs some)
-	@cd "$(ROOT)" && exec $(BIN)/python -m pytest $(ARGS)
+	@cd "$(ROOT)" && exec $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n 2 --dist loadgroup)
 
 lint: setup ## check style, format and the layers
 	@cd "$(ROOT)" && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports

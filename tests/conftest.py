@@ -36,16 +36,40 @@ hypothesis.settings.load_profile("untimed")
 _LEFTOVERS = pytest.StashKey[list[Leftover]]()
 
 
-def pytest_configure() -> None:
-    os.environ[_MARK] = secrets.token_hex(8)
+_TOKEN = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Mark what this run starts; the process that only hands out tests stays unmarked, so that its workers are too."""
+    worker: dict[str, str] | None = getattr(config, "workerinput", None)
+    token = worker["mark"] if worker else secrets.token_hex(8)
+    config.stash[_TOKEN] = token
+    if worker or not getattr(config.option, "numprocesses", None):
+        os.environ[_MARK] = token
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:  # noqa: ANN401  (xdist publishes no types)
+    """Hand the mark to a worker."""
+    node.workerinput["mark"] = node.config.stash[_TOKEN]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that watch a clock for minutes in one worker, one after another; the others share the rest."""
+    for item in items:
+        if item.get_closest_marker("e2e"):
+            item.add_marker(pytest.mark.xdist_group("e2e"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    left = leftovers(os.environ[_MARK])
+    if hasattr(session.config, "workerinput"):
+        return  # the process that started the workers looks for what they all left
+    mark = session.config.stash[_TOKEN]
+    left = leftovers(mark)
     deadline_s = time.monotonic() + _GRACE_S
     while left and time.monotonic() < deadline_s:
         time.sleep(0.1)
-        left = leftovers(os.environ[_MARK])
+        left = leftovers(mark)
     session.config.stash[_LEFTOVERS] = left
     for process in left:
         with contextlib.suppress(ProcessLookupError):
