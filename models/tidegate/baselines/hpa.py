@@ -8,12 +8,15 @@ Source: Kubernetes, horizontal pod autoscaling (autoscaling/v2); defaults of kub
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidegate.baselines.law import PoolFacts, Proposal, ceil_div, held, inside, staged
+from tidegate.baselines.figures import kv_at_capacity, load_knob, targets
+from tidegate.baselines.law import LawMemory, PoolFacts, Proposal, ceil_div, held, inside, number_of, pool_law, staged
+from tidegate.sim.policies import Contender, Knob, PolicyFn, Rival, Wants, World
 from tidegate.terms.decision import Reason
+from tidegate.terms.fleet import PoolKey, ReplicaState
 
 SYNC_S = 15.0  # --horizontal-pod-autoscaler-sync-period
 
@@ -210,3 +213,79 @@ def _after(dated: Dated, since_s: float) -> Dated:
 
 def _within(moves: Dated, since_s: float) -> int:
     return sum(n for at_s, n in moves if at_s > since_s)
+
+
+def queue_law(target: Callable[[PoolKey], float], behavior: Behavior) -> PolicyFn[LawMemory[HpaState]]:
+    """Return the HPA on an External metric, running + waiting requests, with an AverageValue per pool.
+
+    Unknown sum: no valid metric, so it holds. A sum over fewer replicas than are ready is taken as it comes, as
+    Prometheus would give it. Simplified: requests still in draining replicas are not in the sum.
+    """
+
+    def rule(facts: PoolFacts, before: HpaState | None) -> tuple[Proposal, HpaState]:
+        load, wanted = facts.in_engines, None
+        if load is not None:
+            wanted = average_value(load, facts.existing, target(facts.pool.key), tolerance=behavior.tolerance)
+        return follow(wanted, facts, before, behavior)
+
+    return pool_law(rule)
+
+
+def kv_law(target: Callable[[PoolKey], float], behavior: Behavior) -> PolicyFn[LawMemory[HpaState]]:
+    """Return the HPA on a Pods metric, KV use, with an AverageValue per pool.
+
+    A replica that starts runs without a series, so it is missing (not unready: that would be a pending pod); a draining
+    one is being deleted and left out. No replica with a sample: an error, so it holds.
+    """
+
+    def rule(facts: PoolFacts, before: HpaState | None) -> tuple[Proposal, HpaState]:
+        replicas = facts.seen.replicas if facts.seen else ()
+        read = [number_of(r.kv_used_ratio) for r in replicas if r.replica.state is ReplicaState.READY]
+        values = [v for v in read if v is not None]
+        missing = len(read) - len(values) + facts.starting
+        wanted = pods_metric(values, facts.asked, target(facts.pool.key), missing=missing, tolerance=behavior.tolerance)
+        return follow(wanted, facts, before, behavior)
+
+    return pool_law(rule)
+
+
+def _queue_knob(world: World) -> Knob:
+    return load_knob(world, world.concurrency, name="averageValue", unit="requests per replica", default=None)
+
+
+def _queue(world: World, setting: float | None) -> Contender:
+    chosen = _queue_knob(world).default if setting is None else setting
+    law = queue_law(targets(world, world.concurrency, chosen).__getitem__, Behavior())
+    return Contender(
+        name="hpa-queue", law=law, start=LawMemory(), wants=Wants(period_s=SYNC_S), setting=chosen
+    )
+
+
+def _kv_knob(world: World) -> Knob:
+    # 0.5 is the KV target of AIBrix's published autoscaler comparison; Kubernetes ships none.
+    return load_knob(world, kv_at_capacity(world), name="averageValue", unit="share of KV in use", default=0.5)
+
+
+def _kv(world: World, setting: float | None) -> Contender:
+    chosen = _kv_knob(world).default if setting is None else setting
+    law = kv_law(targets(world, kv_at_capacity(world), chosen).__getitem__, Behavior())
+    wants = Wants(period_s=SYNC_S, replicas=True)
+    return Contender(name="hpa-kv", law=law, start=LawMemory(), wants=wants, setting=chosen)
+
+
+RIVALS = (
+    Rival(
+        name="hpa-queue",
+        summary="Kubernetes HPA, external metric running + waiting requests, AverageValue",
+        source="Kubernetes autoscaling/v2, defaults of kube-controller-manager",
+        knob=_queue_knob,
+        make=_queue,
+    ),
+    Rival(
+        name="hpa-kv",
+        summary="Kubernetes HPA, pods metric KV-cache use, AverageValue",
+        source="Kubernetes autoscaling/v2, rules for missing and unready pods",
+        knob=_kv_knob,
+        make=_kv,
+    ),
+)

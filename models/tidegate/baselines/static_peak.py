@@ -1,57 +1,61 @@
-"""The rival that never scales: one size for the whole run, as small as its peak allows."""
+"""The rival that never scales, sized for the peak."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from tidegate.sim.rehearse import PolicyFn, RehearsalResult
-from tidegate.terms.capacity import PoolCapacity
-from tidegate.terms.decision import Decision, Memory, PoolDecision, PoolMemory, Reason, Verdict
-from tidegate.terms.fleet import ReplicaState
-from tidegate.terms.forecast import Forecast
-from tidegate.terms.observation import Observation
-from tidegate.terms.policy import Mode, PoolPolicy, ServicePolicy
+from tidegate.baselines.figures import apportioned, replica_knob, replicas_for
+from tidegate.baselines.law import LawMemory, PoolFacts, PoolRule, Proposal, pool_law
+from tidegate.sim.policies import Contender, Knob, PolicyFn, Rival, Wants, World
+from tidegate.terms.fleet import PoolKey
+
+
+class Served(Protocol):
+    """What of a rehearsal's result the search for the smallest static size reads."""
+
+    @property
+    def attained_ratio(self) -> tuple[tuple[str, float], ...]:
+        """Share of all requests that met each objective, by name."""
+        ...
+
+    @property
+    def failed(self) -> int:
+        """Requests without an answer."""
+        ...
+
+
+ServedT = TypeVar("ServedT", bound=Served)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StaticPeak:
+class StaticPeak(Generic[ServedT]):
     """The smallest size that keeps every objective, or the largest allowed when none does."""
 
     replicas: int
     kept: bool  # whether every objective was met and no request failed
-    result: RehearsalResult
+    result: ServedT
 
 
-def static(replicas: int) -> PolicyFn:
-    """Return a policy that asks for `replicas` (>= 0) in every pool, always."""
+def static(replicas: int | Mapping[PoolKey, int]) -> PolicyFn[LawMemory[None]]:
+    """Return a law that always asks for `replicas` (>= 0), in every pool or pool by pool; nothing is remembered."""
 
-    def decide(
-        obs: Observation,
-        forecasts: tuple[Forecast, ...],  # noqa: ARG001  (the signature of core.decide)
-        capacity: tuple[PoolCapacity, ...],  # noqa: ARG001
-        policies: tuple[ServicePolicy, ...],
-        memory: Memory,
-        *,
-        now_s: float,
-    ) -> tuple[Decision, Memory]:
-        pools = tuple(
-            _pool(obs, policy, pool, memory.of(pool.key), replicas) for policy in policies for pool in policy.pools
-        )
-        sequence = memory.sequence + 1
-        after = Memory(sequence=sequence, pools=tuple(PoolMemory(key=p.key, asked_replicas=replicas) for p in pools))
-        return Decision(decided_at_s=now_s, sequence=sequence, pools=pools), after
+    def always(facts: PoolFacts, _: None) -> tuple[Proposal, None]:
+        count = replicas if isinstance(replicas, int) else replicas[facts.pool.key]
+        return Proposal(asked=count, wanted=count, notes=()), None
 
-    return decide
+    rule: PoolRule[None] = always
+    return pool_law(rule)
 
 
-def keeps(result: RehearsalResult, objectives: tuple[tuple[str, float], ...]) -> bool:
+def keeps(result: Served, objectives: tuple[tuple[str, float], ...]) -> bool:
     """Return whether no request failed and each objective (name, ratio) was attained."""
     attained = dict(result.attained_ratio)
     return result.failed == 0 and all(attained[name] >= ratio for name, ratio in objectives)
 
 
 def static_peak(
-    run: Callable[[int], RehearsalResult], *, objectives: tuple[tuple[str, float], ...], max_replicas: int
-) -> StaticPeak:
+    run: Callable[[int], ServedT], *, objectives: tuple[tuple[str, float], ...], max_replicas: int
+) -> StaticPeak[ServedT]:
     """Return the smallest size whose rehearsal keeps every objective.
 
     Found by bisection: more replicas never serve the same arrivals worse, but for rounding at the edge.
@@ -61,7 +65,7 @@ def static_peak(
         objectives: (name, ratio) of each objective of the policy.
         max_replicas: Largest size tried, >= 1.
     """
-    tried: dict[int, RehearsalResult] = {}
+    tried: dict[int, ServedT] = {}
 
     def good(count: int) -> bool:
         tried[count] = run(count)
@@ -80,21 +84,33 @@ def static_peak(
     return StaticPeak(replicas=high, kept=kept, result=tried[high])
 
 
-def _pool(
-    obs: Observation, policy: ServicePolicy, pool: PoolPolicy, before: PoolMemory | None, replicas: int
-) -> PoolDecision:
-    seen = [r.replica.state for s in obs.services for p in s.pools if p.key == pool.key for r in p.replicas]
-    return PoolDecision(
-        key=pool.key,
-        role=pool.role,
-        verdict=Verdict.HOLD,
-        ready_replicas=seen.count(ReplicaState.READY),
-        starting_replicas=seen.count(ReplicaState.STARTING),
-        draining_replicas=seen.count(ReplicaState.DRAINING),
-        asked_before_replicas=replicas if before is None else before.asked_replicas,
-        wanted_replicas=replicas,
-        asked_replicas=replicas,
-        binding=Reason.STEADY,
-        notes=(),
-        writes=policy.mode is Mode.ACT,
+def sized(name: str, world: World, default: dict[PoolKey, int], setting: float | None) -> Contender:
+    """Return the contender that keeps `setting` replicas in total, or `default` of each pool."""
+    counts = default if setting is None else apportioned(world, round(setting))
+    return Contender(
+        name=name,
+        law=static(counts),
+        start=LawMemory(),
+        wants=Wants(period_s=15.0),
+        setting=float(sum(counts.values())),
+        initial_replicas=max(counts.values()),
     )
+
+
+def _knob(world: World) -> Knob:
+    return replica_knob(world, sum(replicas_for(world, world.peak_per_s).values()))
+
+
+def _make(world: World, setting: float | None) -> Contender:
+    return sized("static-peak", world, replicas_for(world, world.peak_per_s), setting)
+
+
+RIVALS = (
+    Rival(
+        name="static-peak",
+        summary="one size for the whole run, by default the busiest 10 minutes over a replica's capacity",
+        source="common practice; N = ceil(peak requests/s / requests/s of a replica)",
+        knob=_knob,
+        make=_make,
+    ),
+)
