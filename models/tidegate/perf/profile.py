@@ -39,6 +39,7 @@ class EngineProfile:
     # One API server process writes the tokens of every open stream, so it reaches a new request the later the more
     # requests the replica holds when that one comes.
     front_end_ps_per_live: int = 0
+    fit_error_ratio: float = 0.0  # mean relative error over the data the coefficients were fitted to; 0: not stated
 
     @property
     def front_end_s(self) -> float:
@@ -74,6 +75,8 @@ def profile_problems(profile: EngineProfile) -> tuple[tuple[str, str], ...]:
         found.append(("smooth_max_power", "between 1 and 16"))
     if not 0.1 <= profile.compute_factor_ratio <= 10.0:  # noqa: PLR2004
         found.append(("compute_factor_ratio", "between 0.1 and 10"))
+    if not 0.0 <= profile.fit_error_ratio <= 1.0:
+        found.append(("fit_error_ratio", "between 0 and 1"))
     if profile.token_budget < max(1, profile.max_sequences):
         found.append(("token_budget", f">= max_sequences ({profile.max_sequences}), one token each"))
     if profile.token_budget > 1 << 20:
