@@ -6,7 +6,9 @@ A request that was refused misses every objective; an answer of one token meets 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegate.perf.profile import PS_PER_S
 from tidegate.sim.arrivals import Arrival
+from tidegate.sim.sample import Outcomes
 from tidegate.terms.slo import Indicator, Slo
 
 
@@ -20,6 +22,36 @@ class Outcome:
     tpot_s: float | None = None  # None also for one-token answers
     e2e_s: float | None = None
     replica: str = ""  # empty: no replica was ready
+
+
+def outcomes_of(columns: Outcomes) -> tuple[Outcome, ...]:
+    """Return the columns of a rehearsal as one outcome per request, in order of arrival."""
+    trace = columns.trace
+    rows = zip(
+        trace.arrival_ps.tolist(),
+        trace.prompt_tokens.tolist(),
+        trace.output_tokens.tolist(),
+        columns.first_ps.tolist(),
+        columns.ended_ps.tolist(),
+        strict=True,
+    )
+    return tuple(
+        _outcome(Arrival(at_s=at_ps / PS_PER_S, prompt_tokens=prompt, output_tokens=output), at_ps, first_ps, ended_ps)
+        for at_ps, prompt, output, first_ps, ended_ps in rows
+    )
+
+
+def _outcome(arrival: Arrival, arrived_ps: int, first_ps: int, ended_ps: int) -> Outcome:
+    if ended_ps < 0:
+        return Outcome(arrival=arrival, answered=False)
+    gaps = arrival.output_tokens - 1
+    return Outcome(
+        arrival=arrival,
+        answered=True,
+        ttft_s=(first_ps - arrived_ps) / PS_PER_S,
+        tpot_s=(ended_ps - first_ps) / gaps / PS_PER_S if gaps else None,
+        e2e_s=(ended_ps - arrived_ps) / PS_PER_S,
+    )
 
 
 def met(outcome: Outcome, slo: Slo) -> bool:

@@ -9,7 +9,7 @@ from tidegate.perf.profile import EngineProfile
 from tidegate.terms.capacity import PoolCapacity
 from tidegate.terms.decision import Decision
 from tidegate.terms.fleet import PoolKey
-from tidegate.terms.forecast import Forecast
+from tidegate.terms.forecast import Forecast, Quantity
 from tidegate.terms.history import History
 from tidegate.terms.observation import Observation, ServiceObservation
 from tidegate.terms.policy import ServicePolicy
@@ -121,6 +121,10 @@ class Wants:
     engine_detail: bool = False  # EngineDetail of each replica; implies `replicas`
     latencies: tuple[tuple[Indicator, float, float], ...] = ()  # (indicator, quantile, window_s)
     slis: bool = False  # attainment of the policy's objectives
+    histories: tuple[Quantity, ...] = tuple(Quantity)  # of the load's past; only with a forecaster
+    folds_copies: bool = (
+        False  # takes the largest of an engine's duplicate series, so a second exporter doubles nothing
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +139,7 @@ class Contender:
     initial_replicas: int | None = None  # per pool; None: that of the fleet setup
     forecaster: Forecaster | None = None
     sizer: Sizer | None = None
+    keeps_memory: bool = False  # a restarted controller finds its memory again, in a journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

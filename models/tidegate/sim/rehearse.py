@@ -1,259 +1,257 @@
-"""A scaling policy tried on given arrivals: same load, same engines, same cold start, no clock."""
+"""A scaling law tried on a trace: same load, same engines, same cold start, no clock."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from tidegate.perf.profile import PS_PER_S, EngineProfile
-from tidegate.sim.arrivals import Arrival
-from tidegate.sim.coldstart import ColdStart
-from tidegate.sim.fleet import FleetSim, ScaleEvent
-from tidegate.sim.outcome import Outcome, attained_ratios, joint_ratio
+import numpy as np
+
+from tidegate.perf.profile import PS_PER_S
+from tidegate.sim.counts import ReplicaCounts, counts_at, most_replicas
+from tidegate.sim.faults import METRIC_FAULTS, Fault
+from tidegate.sim.fleet_protocol import Fleet
+from tidegate.sim.histogram import LATENCY_BOUNDS_PS, TPOT_BOUNDS_PS, bounds_with
+from tidegate.sim.metric_faults import MetricFaults
+from tidegate.sim.past import Past
+from tidegate.sim.policies import Contender
+from tidegate.sim.sample import MemberEvent, Outcomes
+from tidegate.sim.setup import FleetSetup
 from tidegate.sim.sight import Sight
+from tidegate.sim.trace import Trace
+from tidegate.sim.world_faults import Moment, World, moments_of
 from tidegate.terms.capacity import PoolCapacity
-from tidegate.terms.decision import Decision, Memory
-from tidegate.terms.fleet import PoolKey, ReplicaState
+from tidegate.terms.decision import Decision
+from tidegate.terms.fleet import PoolKey
 from tidegate.terms.forecast import Forecast
-from tidegate.terms.history import History
-from tidegate.terms.observation import Observation, ServiceObservation
 from tidegate.terms.policy import ServicePolicy
+from tidegate.terms.slo import Indicator
 
 # A rehearsal whose requests have not all been answered an hour after the last arrival never will be.
 MAX_TAIL_S = 3600.0
 
 
-class PolicyFn(Protocol):
-    """The signature of `core.decide` and of every baseline."""
-
-    def __call__(
-        self,
-        obs: Observation,
-        forecasts: tuple[Forecast, ...],
-        capacity: tuple[PoolCapacity, ...],
-        policies: tuple[ServicePolicy, ...],
-        memory: Memory,
-        *,
-        now_s: float,
-    ) -> tuple[Decision, Memory]:
-        """Return the decision and what must be remembered."""
-        ...
-
-
-class Forecaster(Protocol):
-    """The signature of `forecast.select.foresee`."""
-
-    def __call__(
-        self, histories: Sequence[History], *, horizons_s: dict[str, float], now_s: float
-    ) -> tuple[Forecast, ...]:
-        """Return demand quantiles per service and quantity."""
-        ...
-
-
-class ColdStarts(Protocol):
-    """Seconds from order to ready of each start seen, oldest first."""
-
-    def __call__(self, key: PoolKey, /) -> tuple[float, ...]:
-        """Return them for one pool."""
-        ...
-
-
-class Sizer(Protocol):
-    """What one replica carries now; profiles and period are bound beforehand."""
-
-    def __call__(
-        self,
-        policies: tuple[ServicePolicy, ...],
-        services: tuple[ServiceObservation, ...],
-        *,
-        cold_starts: ColdStarts,
-        previous: tuple[PoolCapacity, ...],
-        now_s: float,
-    ) -> tuple[PoolCapacity, ...]:
-        """Return one capacity per pool."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What every policy of a comparison shares, besides arrivals and engine."""
+    """What every law of a comparison shares, besides the trace."""
 
-    policy: ServicePolicy  # exactly one pool
-    cold_start: ColdStart
-    initial_replicas: int
-    decide_every_s: float = 15.0
-    scrape_interval_s: float = 1.0
-    rate_window_s: float = 15.0
-    sweep_s: float = 1.0
-    history_step_s: float = 2.0
+    policy: ServicePolicy  # its pools are the setup's
+    setup: FleetSetup  # the truth
+    faults: tuple[Fault, ...] = ()
+    history_step_s: float = 60.0  # of the load's past, for laws with a forecaster
     history_steps: int = 120
-    window_s: float | None = None  # replica time is counted this long; None: until the last request is answered
+    scrape_delay_s: float = 0.0  # the newest sample is at least this old
+    window_s: float | None = None  # replica time is counted this long; None: until the last arrival and answer
+    keep_decisions: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RehearsalResult:
-    """What a policy cost and what it kept."""
+    """What a law cost and what became of the requests."""
 
-    outcomes: tuple[Outcome, ...]  # in order of arrival
-    attained_ratio: tuple[tuple[str, float], ...]  # per objective, in policy order, of all requests
-    joint_ratio: float  # all objectives of a request met together
-    failed: int
-    replica_seconds: float  # from each order to the end of its drain, within the window
+    outcomes: Outcomes
+    replica_seconds: Mapping[PoolKey, float]  # from each order to the end of its drain, within the window
     gpu_seconds: float
+    cost_usd: float
     replicas_peak: int  # most replicas that existed at once
-    events: tuple[ScaleEvent, ...]
-    replicas_over_time: tuple[tuple[float, int, int, int], ...]  # at each scrape: seconds, ready, starting, draining
-    decisions: tuple[Decision, ...]
-    ended_s: float  # when the last request was answered
+    events: tuple[MemberEvent, ...]
+    replicas_over_time: ReplicaCounts  # at each scrape
+    decisions: tuple[Decision, ...]  # empty when they were not to be kept
+    ended_s: float  # the later of the last arrival and the last answer
+    decide_calls: int
+    asked_changes: int  # decisions that asked a pool for another count than the one before
 
 
 def rehearse(
-    arrivals: Sequence[Arrival],
-    profile: EngineProfile,
-    policy_fn: PolicyFn,
-    *,
-    conditions: Conditions,
-    forecaster: Forecaster | None = None,
-    sizer: Sizer | None = None,
+    trace: Trace, contender: Contender, *, conditions: Conditions, make_fleet: Callable[[Trace, FleetSetup], Fleet]
 ) -> RehearsalResult:
-    """Return what `policy_fn` would have done with these arrivals, and what its users would have seen.
+    """Return what a law would have done with this load, and what its users would have seen.
 
-    The policy is called every `decide_every_s`, first after one such period, and sees scrapes, not the truth. Two
-    calls with the same arguments give equal results.
+    The law is called every period, first after one period, and sees samples, not the truth. Two calls with the same
+    arguments give equal results.
 
     Args:
-        arrivals: The load.
-        profile: The engine of every replica.
-        policy_fn: `core.decide` or a baseline.
+        trace: The load.
+        contender: The law, ready to run.
         conditions: The rest of the world.
-        forecaster: None: the policy gets no forecasts.
-        sizer: None: the policy gets no capacities.
+        make_fleet: The simulator: given the load and the setup, a fleet at time 0.
 
     Raises:
-        ValueError: The policy document has not exactly one pool, or the arrivals are malformed.
+        ValueError: The policy's pools are not those of the setup, or a period or window is no time.
     """
-    if len(conditions.policy.pools) != 1:
-        msg = f"rehearsal: the policy must have exactly one pool, got {len(conditions.policy.pools)}"
-        raise ValueError(msg)
-    run = _Run(arrivals, profile, policy_fn, conditions=conditions, forecaster=forecaster, sizer=sizer)
+    _check(contender, conditions)
+    setup = setup_for(contender, conditions)
+    run = _Run(make_fleet(trace, setup), contender, conditions)
     run.play()
     return run.result()
+
+
+def setup_for(contender: Contender, conditions: Conditions) -> FleetSetup:
+    """Return the fleet as this law finds it: its initial size, and histograms with a bound at each threshold."""
+    setup = conditions.setup
+    initial = contender.initial_replicas
+    pools = setup.pools if initial is None else tuple(replace(p, initial=initial) for p in setup.pools)
+
+    def thresholds(*indicators: Indicator) -> list[float]:
+        slos = conditions.policy.slos
+        return [s.threshold_s for s in slos if s.indicator in indicators and s.threshold_s is not None]
+
+    return replace(
+        setup,
+        pools=pools,
+        ttft_bounds_ps=bounds_with(setup.ttft_bounds_ps or LATENCY_BOUNDS_PS, thresholds(Indicator.TTFT)),
+        tpot_bounds_ps=bounds_with(setup.tpot_bounds_ps or TPOT_BOUNDS_PS, thresholds(Indicator.TPOT, Indicator.ITL)),
+        e2e_bounds_ps=bounds_with(setup.e2e_bounds_ps or LATENCY_BOUNDS_PS, thresholds(Indicator.E2E)),
+    )
+
+
+def _check(contender: Contender, conditions: Conditions) -> None:
+    policed = {p.key for p in conditions.policy.pools}
+    simulated = {p.key for p in conditions.setup.pools}
+    if policed != simulated or len(simulated) != len(conditions.setup.pools):
+        msg = (
+            f"rehearsal: the setup's pools must be those of the policy "
+            f"({', '.join(sorted(map(str, policed)))}), got {', '.join(sorted(map(str, simulated)))}"
+        )
+        raise ValueError(msg)
+    wants = contender.wants
+    if not (wants.period_s > 0.0 and wants.scrape_interval_s > 0.0 and wants.rate_window_s >= wants.scrape_interval_s):
+        msg = (
+            f"{contender.name}: period and scrape interval must be > 0 and the rate window no shorter than a scrape, "
+            f"got {wants.period_s}, {wants.scrape_interval_s} and {wants.rate_window_s} s"
+        )
+        raise ValueError(msg)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Mind:
+    """What the law carries from one decision to the next."""
+
+    memory: Any
+    capacity: tuple[PoolCapacity, ...] = ()
 
 
 class _Run:
     """One rehearsal under way."""
 
-    def __init__(
-        self,
-        arrivals: Sequence[Arrival],
-        profile: EngineProfile,
-        policy_fn: PolicyFn,
-        *,
-        conditions: Conditions,
-        forecaster: Forecaster | None,
-        sizer: Sizer | None,
-    ) -> None:
-        self._policy_fn = policy_fn
+    def __init__(self, fleet: Fleet, contender: Contender, conditions: Conditions) -> None:
+        wants = contender.wants
+        faults = MetricFaults(faults=tuple(f for f in conditions.faults if f.name in METRIC_FAULTS))
+        past = None
+        if contender.forecaster is not None:
+            past = Past(
+                step_s=conditions.history_step_s,
+                steps=conditions.history_steps,
+                window_ps=round(wants.rate_window_s * PS_PER_S),
+                quantities=wants.histories,
+                faults=faults,
+            )
+        self._fleet = fleet
+        self._contender = contender
         self._conditions = conditions
-        self._forecaster = forecaster
-        self._sizer = sizer
-        self._fleet = FleetSim(
-            arrivals=arrivals,
-            profile=profile,
-            cold_start=conditions.cold_start,
-            initial=conditions.initial_replicas,
-            sweep_s=conditions.sweep_s,
+        self._sight = Sight(
+            fleet,
+            policy=conditions.policy,
+            wants=wants,
+            faults=faults,
+            scrape_delay_s=conditions.scrape_delay_s,
+            past=past,
         )
-        self._sight = Sight(fleet=self._fleet, policy=conditions.policy, rate_window_s=conditions.rate_window_s)
-        self._memory = Memory()
-        self._capacity: tuple[PoolCapacity, ...] = ()
+        self._world = World(fleet)
+        self._mind = _Mind(memory=contender.start)
         self._decisions: list[Decision] = []
-        self._counts: list[tuple[float, int, int, int]] = []
-        self._answered_ps = 0
+        self._calls = 0
+        self._changes = 0
+        self._asked: dict[PoolKey, int] = {p.key: p.initial for p in fleet.setup.pools}
 
     def play(self) -> None:
-        """Run until all requests are answered and the window is over."""
-        fleet, conditions = self._fleet, self._conditions
-        scrape_ps = round(conditions.scrape_interval_s * PS_PER_S)
-        decide_ps = round(conditions.decide_every_s * PS_PER_S)
-        window_ps = round((conditions.window_s or 0.0) * PS_PER_S)
-        last_s = fleet.arrivals[-1].at_s if fleet.arrivals else 0.0
-        limit_ps = window_ps + round((last_s + MAX_TAIL_S) * PS_PER_S)
+        """Run until every request came to its end and the window is over."""
+        fleet, wants = self._fleet, self._contender.wants
+        scrape_ps, decide_ps = round(wants.scrape_interval_s * PS_PER_S), round(wants.period_s * PS_PER_S)
+        window_ps = round((self._conditions.window_s or 0.0) * PS_PER_S)
+        limit_ps = window_ps + round((fleet.trace.seconds + MAX_TAIL_S) * PS_PER_S)
+        moments = moments_of(self._conditions.faults)
         next_scrape_ps, next_decide_ps = 0, decide_ps
         while fleet.now_ps < limit_ps:
-            fleet.run_until(min(next_scrape_ps, next_decide_ps))
+            moment_ps = moments[0].at_ps if moments else limit_ps
+            fleet.run_until(min(next_scrape_ps, next_decide_ps, moment_ps))
             if fleet.idle and fleet.now_ps >= window_ps:
                 return
+            while moments and moments[0].at_ps == fleet.now_ps:
+                self._happen(moments.pop(0))
             if fleet.now_ps == next_scrape_ps:
                 self._sight.scrape()
-                self._count()
                 next_scrape_ps += scrape_ps
             if fleet.now_ps == next_decide_ps:  # after the scrape of the same moment
-                self._decide(fleet.now_ps / PS_PER_S)
+                if not self._world.controller_down:
+                    self._decide(fleet.now_ps / PS_PER_S)
                 next_decide_ps += decide_ps
 
     def result(self) -> RehearsalResult:
         """Return what came of it."""
         fleet, conditions = self._fleet, self._conditions
         outcomes = fleet.outcomes()
-        slos = conditions.policy.slos
-        ended_s = max((o.arrival.at_s + (o.e2e_s or 0.0) for o in outcomes), default=0.0)
-        until_s = ended_s if conditions.window_s is None else conditions.window_s
-        replica_seconds = fleet.replica_ps(round(until_s * PS_PER_S)) / PS_PER_S
+        last_ps = np.maximum(outcomes.ended_ps, fleet.trace.arrival_ps).max(initial=0)
+        until_ps = int(last_ps) if conditions.window_s is None else round(conditions.window_s * PS_PER_S)
+        seconds = {p.key: fleet.replica_ps(i, until_ps) / PS_PER_S for i, p in enumerate(fleet.setup.pools)}
+        pools = conditions.policy.pools
+        events = fleet.events()
         return RehearsalResult(
             outcomes=outcomes,
-            attained_ratio=attained_ratios(outcomes, slos),
-            joint_ratio=joint_ratio(outcomes, slos),
-            failed=len(fleet.arrivals) - sum(o.answered for o in outcomes),
-            replica_seconds=replica_seconds,
-            gpu_seconds=replica_seconds * conditions.policy.pools[0].gpus_per_replica,
-            replicas_peak=_peak(fleet.events),
-            events=tuple(fleet.events),
-            replicas_over_time=tuple(self._counts),
+            replica_seconds=seconds,
+            gpu_seconds=sum(seconds[p.key] * p.gpus_per_replica for p in pools),
+            cost_usd=sum(seconds[p.key] / 3600.0 * p.cost_usd_per_h for p in pools),
+            replicas_peak=most_replicas(events),
+            events=events,
+            replicas_over_time=counts_at(
+                events, interval_s=self._contender.wants.scrape_interval_s, scrapes=self._sight.scrapes_taken
+            ),
             decisions=tuple(self._decisions),
-            ended_s=ended_s,
+            ended_s=float(last_ps) / PS_PER_S,
+            decide_calls=self._calls,
+            asked_changes=self._changes,
         )
+
+    def _happen(self, moment: Moment) -> None:
+        restarted = self._world.happen(moment)
+        if restarted and not self._contender.keeps_memory:
+            self._mind = _Mind(memory=self._contender.start)
 
     def _decide(self, now_s: float) -> None:
-        conditions = self._conditions
-        policies = (conditions.policy,)
-        observation = self._sight.observe(now_s)
-        if self._sizer is not None:
-            self._capacity = self._sizer(
-                policies, observation.services, cold_starts=self._cold_starts, previous=self._capacity, now_s=now_s
+        contender, mind, policies = self._contender, self._mind, (self._conditions.policy,)
+        observation = self._sight.observe(now_s, self._world.pending_s)
+        if contender.sizer is not None:
+            mind.capacity = contender.sizer(
+                policies,
+                observation.services,
+                cold_starts=self._sight.membership.cold_starts,
+                previous=mind.capacity,
+                now_s=now_s,
             )
-        forecasts: tuple[Forecast, ...] = ()
-        if self._forecaster is not None:
-            histories = self._sight.histories(now_s, step_s=conditions.history_step_s, steps=conditions.history_steps)
-            forecasts = self._forecaster(histories, horizons_s=self._horizons_s(), now_s=now_s)
-        decision, self._memory = self._policy_fn(
-            observation, forecasts, self._capacity, policies, self._memory, now_s=now_s
+        decision, mind.memory = contender.law(
+            observation, self._forecasts(now_s), mind.capacity, policies, mind.memory, now_s=now_s
         )
-        self._decisions.append(decision)
+        self._calls += 1
+        if self._conditions.keep_decisions:
+            self._decisions.append(decision)
+        self._apply(decision)
+
+    def _apply(self, decision: Decision) -> None:
+        changed = False
         for pool in decision.pools:
-            if pool.key == conditions.policy.pools[0].key and pool.writes:
-                self._fleet.scale_to(pool.asked_replicas, pool.drain_first)
+            if not pool.writes:
+                continue
+            changed |= self._asked[pool.key] != pool.asked_replicas
+            self._asked[pool.key] = pool.asked_replicas
+            self._world.scale_to(pool.key, pool.asked_replicas, pool.drain_first)
+        self._changes += changed
+
+    def _forecasts(self, now_s: float) -> tuple[Forecast, ...]:
+        if self._contender.forecaster is None:
+            return ()
+        return self._contender.forecaster(self._sight.histories(now_s), horizons_s=self._horizons_s(), now_s=now_s)
 
     def _horizons_s(self) -> dict[str, float]:
-        pool = self._conditions.policy.pools[0]
-        measured = [c.cold_start_p95_s for c in self._capacity]
-        return {self._conditions.policy.name: max(measured, default=pool.cold_start_prior_s)}
-
-    def _cold_starts(self, key: PoolKey, /) -> tuple[float, ...]:
-        if key != self._conditions.policy.pools[0].key:
-            return ()
-        started = [m for m in self._fleet.members[self._conditions.initial_replicas :] if m.ready_ps is not None]
-        return tuple((m.ready_ps - m.ordered_ps) / PS_PER_S for m in started if m.ready_ps is not None)
-
-    def _count(self) -> None:
-        fleet = self._fleet
-        states = (ReplicaState.READY, ReplicaState.STARTING, ReplicaState.DRAINING)
-        ready, starting, draining = (len(fleet.of(s)) for s in states)
-        self._counts.append((fleet.now_ps / PS_PER_S, ready, starting, draining))
-
-
-def _peak(events: Sequence[ScaleEvent]) -> int:
-    most = now = 0
-    for event in events:
-        now += {"ordered": 1, "ended": -1}.get(event.kind, 0)
-        most = max(most, now)
-    return most
+        """Return how far to look: the slowest pool's cold start, measured or believed."""
+        policy = self._conditions.policy
+        measured = [c.cold_start_p95_s for c in self._mind.capacity if c.key.service == policy.name]
+        return {policy.name: max(measured or [p.cold_start_prior_s for p in policy.pools])}

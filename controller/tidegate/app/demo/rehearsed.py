@@ -1,12 +1,14 @@
 """The same arrivals under other policies, in the simulator."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from tidegate.app.cli.prometheus_flags import SCRAPES_PER_WINDOW
 from tidegate.app.demo.score import Row, row
 from tidegate.app.sizing import pool_capacities
-from tidegate.app.tick import levels_of
+from tidegate.app.tick import HISTORY_STEPS, levels_of
+from tidegate.baselines.law import LawMemory
 from tidegate.baselines.reactive import HpaSettings, reactive, tuned
 from tidegate.baselines.static_peak import keeps, static, static_peak
 from tidegate.core.decide import decide
@@ -14,7 +16,14 @@ from tidegate.forecast.select import foresee
 from tidegate.perf.profile import EngineProfile
 from tidegate.sim.arrivals import Arrival
 from tidegate.sim.coldstart import ColdStart
-from tidegate.sim.rehearse import Conditions, PolicyFn, RehearsalResult, rehearse
+from tidegate.sim.fleet import FleetSim
+from tidegate.sim.outcome import outcomes_of
+from tidegate.sim.policies import Contender, Wants
+from tidegate.sim.rehearse import Conditions, rehearse
+from tidegate.sim.setup import FleetSetup, PoolSetup
+from tidegate.sim.trace import Trace, trace_of
+from tidegate.terms.decision import Memory
+from tidegate.terms.forecast import Quantity
 from tidegate.terms.policy import ServicePolicy
 
 # The reactive rule is given its best target out of these (requests running + waiting per replica): a rival that nobody
@@ -23,7 +32,15 @@ TARGETS = (2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 
 _DECIDE_EVERY_S = 2.0  # as the live controller of the demo
 _SCRAPE_S = 1.0
-_RATE_WINDOW_S = SCRAPES_PER_WINDOW * _SCRAPE_S
+_HISTORY_STEP_S = 2.0
+_SEEN = Wants(
+    period_s=_DECIDE_EVERY_S,
+    scrape_interval_s=_SCRAPE_S,
+    rate_window_s=SCRAPES_PER_WINDOW * _SCRAPE_S,
+    replicas=True,
+    slis=True,
+    histories=(Quantity.REQUESTS_PER_S,),
+)
 
 
 def rehearsed_rows(
@@ -39,23 +56,13 @@ def rehearsed_rows(
     """
     pool = policy.pools[0]
     objectives = tuple((s.name, s.objective_ratio) for s in policy.slos)
-    play = partial(_play, policy, profile, arrivals, seconds)
-    peak = static_peak(lambda n: play(static(n), initial=n), objectives=objectives, max_replicas=pool.max_replicas)
+    stage = _Stage(
+        policy=policy, trace=trace_of(list(arrivals)), conditions=_conditions(policy, profile, seconds=seconds)
+    )
+    peak = static_peak(stage.static, objectives=objectives, max_replicas=pool.max_replicas)
     rules = tuple(HpaSettings(target_per_replica=t, down_window_s=_down_window_s(policy)) for t in TARGETS)
-    best = tuned(
-        lambda s: play(reactive(s), initial=pool.min_replicas), rules, lambda result: keeps(result, objectives)
-    )
-    ours = play(
-        decide,
-        initial=pool.min_replicas,
-        forecaster=partial(foresee, levels=levels_of([policy])),
-        sizer=partial(pool_capacities, profiles={pool.profile: profile}, elapsed_s=_DECIDE_EVERY_S),
-    )
-    return [
-        _row(f"static-peak ({peak.replicas})", policy, peak.result),
-        _row(f"reactive (target {best.settings.target_per_replica:g})", policy, best.result),
-        _row("tidegate", policy, ours),
-    ]
+    best = tuned(stage.reactive, rules, lambda served: keeps(served, objectives))
+    return [peak.result, best.result, stage.tidegate(profile)]
 
 
 def _down_window_s(policy: ServicePolicy) -> float:
@@ -63,34 +70,72 @@ def _down_window_s(policy: ServicePolicy) -> float:
     return policy.scaling.shrink_stabilisation_s or 2.0 * policy.pools[0].cold_start_prior_s
 
 
-def _play(
-    policy: ServicePolicy,
-    profile: EngineProfile,
-    arrivals: Sequence[Arrival],
-    seconds: float,
-    policy_fn: PolicyFn,
-    *,
-    initial: int,
-    **more: Callable[..., object],
-) -> RehearsalResult:
-    conditions = Conditions(
+def _conditions(policy: ServicePolicy, profile: EngineProfile, *, seconds: float) -> Conditions:
+    pool = policy.pools[0]
+    setup = PoolSetup(
+        key=pool.key,
+        role=pool.role,
+        profile=profile,
+        cold_start=ColdStart(samples_s=(pool.cold_start_prior_s,)),
+        initial=pool.min_replicas,
+    )
+    return Conditions(
         policy=policy,
-        cold_start=ColdStart(samples_s=(policy.pools[0].cold_start_prior_s,)),
-        initial_replicas=initial,
-        decide_every_s=_DECIDE_EVERY_S,
-        scrape_interval_s=_SCRAPE_S,
-        rate_window_s=_RATE_WINDOW_S,
+        setup=FleetSetup(pools=(setup,)),
+        history_step_s=_HISTORY_STEP_S,
+        history_steps=HISTORY_STEPS,
         window_s=seconds,
+        keep_decisions=False,
     )
-    return rehearse(arrivals, profile, policy_fn, conditions=conditions, **more)  # type: ignore[arg-type]
 
 
-def _row(name: str, policy: ServicePolicy, result: RehearsalResult) -> Row:
-    return row(
-        name,
-        "rehearsed",
-        result.outcomes,
-        slos=policy.slos,
-        replica_seconds=result.replica_seconds,
-        replicas_peak=result.replicas_peak,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """The load and the world that all three meet."""
+
+    policy: ServicePolicy
+    trace: Trace
+    conditions: Conditions
+
+    def static(self, replicas: int) -> Row:
+        """Return the row of a fixed size, all of it there from the start."""
+        return self._play(
+            Contender(
+                name=f"static-peak ({replicas})",
+                law=static(replicas),
+                start=LawMemory(),
+                wants=_SEEN,
+                initial_replicas=replicas,
+            )
+        )
+
+    def reactive(self, settings: HpaSettings) -> Row:
+        """Return the row of an HPA."""
+        name = f"reactive (target {settings.target_per_replica:g})"
+        return self._play(Contender(name=name, law=reactive(settings), start=LawMemory(), wants=_SEEN))
+
+    def tidegate(self, profile: EngineProfile) -> Row:
+        """Return the row of the law that ran live."""
+        return self._play(
+            Contender(
+                name="tidegate",
+                law=decide,
+                start=Memory(),
+                wants=_SEEN,
+                forecaster=partial(foresee, levels=levels_of([self.policy])),
+                sizer=partial(
+                    pool_capacities, profiles={self.policy.pools[0].profile: profile}, elapsed_s=_DECIDE_EVERY_S
+                ),
+            )
+        )
+
+    def _play(self, contender: Contender) -> Row:
+        result = rehearse(self.trace, contender, conditions=self.conditions, make_fleet=FleetSim)
+        return row(
+            contender.name,
+            "rehearsed",
+            outcomes_of(result.outcomes),
+            slos=self.policy.slos,
+            replica_seconds=sum(result.replica_seconds.values()),
+            replicas_peak=result.replicas_peak,
+        )

@@ -1,0 +1,113 @@
+"""Per-replica signals, built only for laws that ask for them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tidegate.perf.profile import EngineProfile
+from tidegate.sim.membership import SOURCE, PoolMembers
+from tidegate.sim.metric_faults import rows_of
+from tidegate.sim.sample import FleetSample
+from tidegate.sim.trace import FloatArray, Int64Array
+from tidegate.sim.window import Window
+from tidegate.terms.observation import EngineDetail, ReplicaObservation
+from tidegate.terms.signal import Signal, TrueZero, UnknownReason, Value, unknown
+
+
+def replica_observations(
+    roster: PoolMembers, engines: Window, *, profile: EngineProfile, engine_detail: bool
+) -> tuple[ReplicaObservation, ...]:
+    """Return the pool's replicas, by name, with what their engines expose."""
+    columns = _Columns(roster, engines)
+    kv_blocks = float(profile.kv_blocks)
+    signals = zip(
+        roster.replicas,
+        columns.gauge("running"),
+        columns.gauge("waiting"),
+        columns.gauge("kv_used_blocks", per=kv_blocks, copies=1),  # a mean over copies is the ratio itself
+        columns.rate("finished"),
+        columns.rate("prompt_done_tokens"),
+        columns.rate("output_done_tokens"),
+        columns.rate("preemptions"),
+        _details(columns, profile, len(roster.replicas)) if engine_detail else [None] * len(roster.replicas),
+        strict=True,
+    )
+    return tuple(
+        ReplicaObservation(
+            replica=replica,
+            running_requests=running,
+            waiting_requests=waiting,
+            kv_used_ratio=kv_used,
+            finished_per_s=finished,
+            prompt_tokens_per_s=prompts,
+            output_tokens_per_s=outputs,
+            preemptions_per_s=preemptions,
+            engine=detail,
+        )
+        for replica, running, waiting, kv_used, finished, prompts, outputs, preemptions, detail in signals
+    )
+
+
+def _details(columns: "_Columns", profile: EngineProfile, count: int) -> list[EngineDetail | None]:
+    capacity = columns.constant(float(profile.kv_blocks * profile.block_tokens))
+    waiting, context = columns.gauge("waiting_prompt_tokens"), columns.gauge("context_tokens")
+    return [
+        EngineDetail(kv_capacity_tokens=capacity[i], waiting_prompt_tokens=waiting[i], context_tokens=context[i])
+        for i in range(count)
+    ]
+
+
+class _Columns:
+    """One signal per replica for each column of the samples."""
+
+    def __init__(self, roster: PoolMembers, engines: Window) -> None:
+        self._engines = engines
+        self._last = _rows(engines.last, roster)
+        self._first = _rows(engines.first, roster)
+        self._zero = TrueZero(sampled_at_s=engines.at_s, coverage_ratio=1.0, source=SOURCE)
+        self._unscraped: Signal = (
+            engines.lost()
+            if engines.last is None
+            else unknown(UnknownReason.ABSENT, "not scraped yet", now_s=engines.now_s, source=SOURCE)
+        )
+        self._young: Signal = engines.young() if engines.last is not None else engines.lost()
+
+    def gauge(self, column: str, *, per: float = 1.0, copies: int | None = None) -> list[Signal]:
+        last = self._engines.last
+        if last is None:
+            return [self._unscraped] * len(self._last)
+        times = self._engines.copies if copies is None else copies
+        numbers = _taken(getattr(last, column), self._last) * times / per
+        return self._signals(numbers, (self._last >= 0).tolist(), self._unscraped)
+
+    def rate(self, column: str) -> list[Signal]:
+        last, first = self._engines.last, self._engines.first
+        if last is None or first is None:
+            return [self._young] * len(self._last)
+        grown = _taken(getattr(last, column), self._last) - _taken(getattr(first, column), self._first)
+        known = (self._last >= 0) & (self._first >= 0)
+        return self._signals(grown * self._engines.copies / self._engines.span_s, known.tolist(), self._young)
+
+    def constant(self, number: float) -> list[Signal]:
+        return self._signals(np.full(len(self._last), number), (self._last >= 0).tolist(), self._unscraped)
+
+    def _signals(self, numbers: FloatArray, known: Sequence[bool], otherwise: Signal) -> list[Signal]:
+        at_s, zero = self._engines.at_s, self._zero
+        return [
+            (Value(value=n, sampled_at_s=at_s, coverage_ratio=1.0, source=SOURCE) if n else zero)
+            if there
+            else otherwise
+            for n, there in zip(numbers.tolist(), known, strict=True)
+        ]
+
+
+def _rows(sample: FleetSample | None, roster: PoolMembers) -> Int64Array:
+    """Return each replica's row, in the roster's order (by name); -1 where it was not scraped."""
+    if sample is None:
+        return np.full(len(roster.members), -1, dtype=np.int64)
+    return rows_of(sample.member, roster.members)
+
+
+def _taken(column: Int64Array, rows: Int64Array) -> Int64Array:
+    taken: Int64Array = column[rows] if len(column) else np.zeros(len(rows), dtype=np.int64)
+    return taken
