@@ -6,7 +6,6 @@ import pytest
 from tests.baselines.rival_scene import pool, replica, service
 from tests.policies import pool_policy, service_policy
 
-from tidegate.baselines.hpa import HpaState
 from tidegate.baselines.law import LawMemory, pool_law
 from tidegate.baselines.llmd_token import TokenSettings, prefill_replicas, threshold_s, token_rule
 from tidegate.terms.fleet import PoolKey, Role
@@ -24,8 +23,7 @@ def _first(role: Role, *, tokens: float | None, kv: tuple[float | None, ...]) ->
     settings = {"a100-llama8b-tp1": TokenSettings(velocity_tokens_per_s=VELOCITY, threshold_s=1.5)}
     members = [replica(KEY, n, now_s=60.0, kv=used) for n, used in enumerate(kv)]
     observed = service("chat", (pool(KEY, members, now_s=60.0),), now_s=60.0, pending_tokens=tokens)
-    memory: LawMemory[HpaState] = LawMemory()
-    decision, _ = pool_law(token_rule(settings))(observed, (), (), (_policy(role),), memory, now_s=60.0)
+    decision, _ = pool_law(token_rule(settings))(observed, (), (), (_policy(role),), LawMemory(), now_s=60.0)
     return decision.pools[0].wanted_replicas
 
 

@@ -102,7 +102,7 @@ def _make(_world: World, setting: float | None) -> Contender:
     return Contender(
         name="llmd-slo",
         law=pool_law(slo_rule(target=TARGET if setting is None else setting)),
-        start=LawMemory[SloKept](),
+        start=LawMemory(),
         wants=Wants(
             period_s=PERIOD_S,
             scrape_interval_s=SCRAPE_S,

@@ -123,7 +123,7 @@ def _make(world: World, setting: float | None) -> Contender:
     return Contender(
         name="llmd-token",
         law=pool_law(token_rule(settings)),
-        start=LawMemory[HpaState](),
+        start=LawMemory(),
         wants=Wants(period_s=SYNC_S, replicas=True),
         setting=setting,
     )
