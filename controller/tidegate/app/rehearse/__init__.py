@@ -1,0 +1,1 @@
+"""Rehearsals: worlds, laws, sweeps, and the report of what each law would have cost and missed."""
