@@ -61,12 +61,13 @@ def load_knob(world: World, figures: Mapping[PoolKey, float], *, name: str, unit
         default: As shipped; None where the product ships none: `HEADROOM` of what a replica carries.
     """
     carries = figures[world.policy.pools[0].key]
+    usual = carries * HEADROOM if default is None else default
     return Knob(
         name=name,
         unit=unit,
-        safe=carries * _SAFE,
-        thrifty=carries * _THRIFTY,
-        default=carries * HEADROOM if default is None else default,
+        safe=min(carries * _SAFE, usual),
+        thrifty=max(carries * _THRIFTY, usual),
+        default=usual,
         scale=KnobScale.LOG,
     )
 
