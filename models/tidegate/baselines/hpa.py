@@ -123,7 +123,7 @@ def pods_metric(
         return None
     total, count = sum(values), len(values)
     ratio = total / (count * target)
-    if not missing and (not unready or ratio <= 1.0):
+    if ratio == 1.0 or (not missing and (not unready or ratio <= 1.0)):
         return replicas if abs(ratio - 1.0) <= tolerance else ceil_div(total, target)
     counted = count + missing + (unready if ratio > 1.0 else 0)
     filled = total + (missing * target if ratio < 1.0 else 0.0)
@@ -256,9 +256,7 @@ def _queue_knob(world: World) -> Knob:
 def _queue(world: World, setting: float | None) -> Contender:
     chosen = _queue_knob(world).default if setting is None else setting
     law = queue_law(targets(world, world.concurrency, chosen).__getitem__, Behavior())
-    return Contender(
-        name="hpa-queue", law=law, start=LawMemory(), wants=Wants(period_s=SYNC_S), setting=chosen
-    )
+    return Contender(name="hpa-queue", law=law, start=LawMemory(), wants=Wants(period_s=SYNC_S), setting=chosen)
 
 
 def _kv_knob(world: World) -> Knob:
