@@ -100,7 +100,7 @@ class Sight:
             latencies=latency_readings(
                 self._wants.latencies, self._fleet.setup, gateway, lambda window_s: self._since(gateway, window_s)
             ),
-            pending_prompt_tokens=gateway.gauge(gateway.copies * last.pending_prompt_tokens if last else 0.0),
+            pending_prompt_tokens=gateway.gauge(float(gateway.copies * last.pending_prompt_tokens) if last else 0.0),
         )
         return Observation(observed_at_s=now_s, services=(service,))
 
