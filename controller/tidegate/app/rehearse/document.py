@@ -189,9 +189,7 @@ class PolicyResult(Figures):
     period_s: Annotated[float | None, "seconds between two decisions; null when it never decides"]
     attained: Annotated[dict[str, float], "share of requests that met each objective alone, by objective"]
     knob: Annotated[KnobFacts | None, "the searched setting; null when it has none"]
-    gap_closed_ratio: Annotated[
-        float | None, "(best static - this) / (best static - fair oracle), matched GPU hours"
-    ]
+    gap_closed_ratio: Annotated[float | None, "(best static - this) / (best static - fair oracle), matched GPU hours"]
     gap_closed_ratio_reason: Annotated[str | None, "why it is null"] = None
     matched_gpu_hours: Annotated[float | None, "GPU hours at the target attainment, the knob searched"]
     matched_gpu_hours_reason: Annotated[str | None, "why it is null"] = None
@@ -199,9 +197,7 @@ class PolicyResult(Figures):
     rank: Annotated[int | None, "place among policies by matched GPU hours, 1 is cheapest; null when out of reach"]
     seeds: Annotated[tuple[SeedFigures, ...], "each seed, with the default setting"]
     frontier: Annotated[tuple[FrontierPoint, ...], "settings played, by GPU hours"]
-    capacity_check: Annotated[
-        tuple[CapacityCheck, ...], "comparison at other engine speeds; empty when not asked for"
-    ]
+    capacity_check: Annotated[tuple[CapacityCheck, ...], "comparison at other engine speeds; empty when not asked for"]
     faults: Annotated[tuple[FaultFigures, ...], "the same with faults; empty when none was asked for"]
     replicas: Annotated[ReplicasOverTime | None, "replicas over time, first seed; null for a bound that has none"]
     notes: Annotated[tuple[str, ...], "what a reader must know of these figures"] = ()
