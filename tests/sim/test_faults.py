@@ -28,6 +28,7 @@ READS = Wants(
     rate_window_s=4.0,
     replicas=True,
     engine_detail=True,
+    replica_rates=True,
     latencies=((Indicator.TTFT, 0.9, 4.0),),
     slis=True,
 )

@@ -54,7 +54,7 @@ def every_signal(obs: Observation) -> list[Signal]:
 
 
 def test_before_the_first_scrape_every_signal_is_unknown() -> None:
-    signals = every_signal(sight(puppet(), replace(WANTS, engine_detail=True)).observe(0.0, {}))
+    signals = every_signal(sight(puppet(), replace(WANTS, replica_rates=True, engine_detail=True)).observe(0.0, {}))
     assert len(signals) > 20
     assert {type(s) for s in signals} == {Unknown}
 
@@ -102,7 +102,7 @@ def test_what_is_not_asked_for_is_not_worked_out() -> None:
 def test_replica_signals_follow_each_engine() -> None:
     fleet = puppet()
     fleet.views = [view(0), view(1, state=ReplicaState.DRAINING), view(2, state=ReplicaState.STARTING)]
-    seen = sight(fleet, replace(PLAIN, replicas=True, engine_detail=True))
+    seen = sight(fleet, replace(PLAIN, replica_rates=True, engine_detail=True))
     blocks = PROFILE.kv_blocks
 
     def step(second: int) -> None:
@@ -129,7 +129,7 @@ def test_replica_signals_follow_each_engine() -> None:
 def test_a_replica_too_young_for_a_rate_lowers_the_coverage_of_rates_only() -> None:
     fleet = puppet()
     fleet.views = [view(0), view(1)]
-    seen = sight(fleet, replace(PLAIN, replicas=True))
+    seen = sight(fleet, replace(PLAIN, replica_rates=True))
 
     def step(second: int) -> None:
         fleet.rows = {0: {"finished": second}} | ({1: {"running": 2, "finished": second}} if second > 4 else {})

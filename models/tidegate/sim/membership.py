@@ -10,11 +10,11 @@ from tidegate.sim.sample import MemberView
 from tidegate.sim.trace import Int64Array
 from tidegate.terms.fleet import PoolKey, Replica, ReplicaState
 from tidegate.terms.observation import ReplicaObservation
-from tidegate.terms.signal import Unknown, UnknownReason, unknown
+from tidegate.terms.signal import Signal, UnknownReason, unknown
 
 SOURCE = "simulated"
 # Made once: a signal that no law asked for is the same at every moment.
-NOT_ASKED: Unknown = unknown(UnknownReason.NOT_OFFERED, "not asked for", now_s=0.0, source=SOURCE)
+NOT_ASKED: Signal = unknown(UnknownReason.NOT_OFFERED, "not asked for", now_s=0.0, source=SOURCE)
 
 
 def replica_name(index: int) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidegate.perf.profile import EngineProfile
-from tidegate.sim.membership import SOURCE, PoolMembers
+from tidegate.sim.membership import NOT_ASKED, SOURCE, PoolMembers
 from tidegate.sim.metric_faults import rows_of
+from tidegate.sim.policies import Wants
 from tidegate.sim.sample import FleetSample
 from tidegate.sim.trace import FloatArray, Int64Array
 from tidegate.sim.window import Window
@@ -15,36 +16,39 @@ from tidegate.terms.signal import Signal, TrueZero, UnknownReason, Value, unknow
 
 
 def replica_observations(
-    roster: PoolMembers, engines: Window, *, profile: EngineProfile, engine_detail: bool
+    roster: PoolMembers, engines: Window, *, profile: EngineProfile, wants: Wants
 ) -> tuple[ReplicaObservation, ...]:
-    """Return the pool's replicas, by name, with what their engines expose."""
+    """Return the pool's replicas, by name, with what the law reads of their engines."""
     columns = _Columns(roster, engines)
-    kv_blocks = float(profile.kv_blocks)
-    signals = zip(
-        roster.replicas,
-        columns.gauge("running"),
-        columns.gauge("waiting"),
-        columns.gauge("kv_used_blocks", per=kv_blocks, copies=1),  # a mean over copies is the ratio itself
-        columns.rate("finished"),
-        columns.rate("prompt_done_tokens"),
-        columns.rate("output_done_tokens"),
-        columns.rate("preemptions"),
-        _details(columns, profile, len(roster.replicas)) if engine_detail else [None] * len(roster.replicas),
-        strict=True,
-    )
+    count = len(roster.replicas)
+    finished = prompts = outputs = preemptions = [NOT_ASKED] * count
+    if wants.replica_rates:
+        finished, preemptions = columns.rate("finished"), columns.rate("preemptions")
+        prompts, outputs = columns.rate("prompt_done_tokens"), columns.rate("output_done_tokens")
     return tuple(
         ReplicaObservation(
             replica=replica,
             running_requests=running,
             waiting_requests=waiting,
             kv_used_ratio=kv_used,
-            finished_per_s=finished,
-            prompt_tokens_per_s=prompts,
-            output_tokens_per_s=outputs,
-            preemptions_per_s=preemptions,
+            finished_per_s=done,
+            prompt_tokens_per_s=prompted,
+            output_tokens_per_s=answered,
+            preemptions_per_s=preempted,
             engine=detail,
         )
-        for replica, running, waiting, kv_used, finished, prompts, outputs, preemptions, detail in signals
+        for replica, running, waiting, kv_used, done, prompted, answered, preempted, detail in zip(
+            roster.replicas,
+            columns.gauge("running"),
+            columns.gauge("waiting"),
+            columns.gauge("kv_used_blocks", per=float(profile.kv_blocks), copies=1),  # copies have one mean
+            finished,
+            prompts,
+            outputs,
+            preemptions,
+            _details(columns, profile, count) if wants.engine_detail else [None] * count,
+            strict=True,
+        )
     )
 
 
@@ -64,7 +68,8 @@ class _Columns:
         self._engines = engines
         self._last = _rows(engines.last, roster)
         self._first = _rows(engines.first, roster)
-        self._zero = TrueZero(sampled_at_s=engines.at_s, coverage_ratio=1.0, source=SOURCE)
+        # Equal numbers of one scrape are one signal: most replicas wait for nothing, many run as much as another.
+        self._made: dict[float, Signal] = {0.0: TrueZero(sampled_at_s=engines.at_s, coverage_ratio=1.0, source=SOURCE)}
         self._unscraped: Signal = (
             engines.lost()
             if engines.last is None
@@ -92,13 +97,17 @@ class _Columns:
         return self._signals(np.full(len(self._last), number), (self._last >= 0).tolist(), self._unscraped)
 
     def _signals(self, numbers: FloatArray, known: Sequence[bool], otherwise: Signal) -> list[Signal]:
-        at_s, zero = self._engines.at_s, self._zero
-        return [
-            (Value(value=n, sampled_at_s=at_s, coverage_ratio=1.0, source=SOURCE) if n else zero)
-            if there
-            else otherwise
-            for n, there in zip(numbers.tolist(), known, strict=True)
-        ]
+        made, at_s = self._made, self._engines.at_s
+        found: list[Signal] = []
+        for n, there in zip(numbers.tolist(), known, strict=True):
+            if not there:
+                found.append(otherwise)
+                continue
+            signal = made.get(n)
+            if signal is None:
+                signal = made[n] = Value(value=n, sampled_at_s=at_s, coverage_ratio=1.0, source=SOURCE)
+            found.append(signal)
+        return found
 
 
 def _rows(sample: FleetSample | None, roster: PoolMembers) -> Int64Array:

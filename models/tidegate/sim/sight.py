@@ -147,11 +147,9 @@ class Sight:
     def _pool(self, pool: PoolPolicy, gateway: Window, engines: Window) -> PoolObservation:
         key = pool.key
         roster = self.membership.of(key)
-        replicas = roster.bare
-        if self._wants.replicas or self._wants.engine_detail:
-            replicas = replica_observations(
-                roster, engines, profile=self._profiles[key], engine_detail=self._wants.engine_detail
-            )
+        wants, replicas = self._wants, roster.bare
+        if wants.replicas or wants.replica_rates or wants.engine_detail:
+            replicas = replica_observations(roster, engines, profile=self._profiles[key], wants=wants)
         sums = _Sums(roster=roster, engines=engines)
         violations = ("engine metrics renamed",) if self._faults.renamed(engines.now_s) else ()
         return PoolObservation(

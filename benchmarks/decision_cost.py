@@ -1,0 +1,286 @@
+"""CPU time of one decision in a rehearsal, by part: what a sweep over laws and settings pays beside its simulator.
+
+`python benchmarks/decision_cost.py [--replicas 10 40 200] [--decisions 2000] [--out FILE]` prints one JSON row per part
+and fleet size: {"part", "replicas", "decisions", "mean_us", "p99_us"}. The parts are those of Tidegate's own law with
+forecast, sizing and per-replica signals: scrape (all scrapes between two decisions), observe, histories, size,
+forecast, decide, and their sum, `decision`. The fleet is a table of numbers that move like a day's load, so no
+simulator is measured. A sum above 1 ms at 40 replicas exits 1.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tidegate.app.config import parse_policies
+from tidegate.app.config_profile import load_profile
+from tidegate.app.sizing import pool_capacities
+from tidegate.app.tick import HISTORY_STEPS, levels_of
+from tidegate.core.decide import decide
+from tidegate.forecast.select import foresee
+from tidegate.perf.profile import PS_PER_S
+from tidegate.sim.coldstart import ColdStart
+from tidegate.sim.metric_faults import MetricFaults
+from tidegate.sim.past import Past
+from tidegate.sim.policies import Contender, Wants
+from tidegate.sim.rehearse import Conditions, setup_for
+from tidegate.sim.sample import FleetSample, MemberEvent, MemberView, Outcomes
+from tidegate.sim.setup import FleetSetup, PoolSetup
+from tidegate.sim.sight import Sight
+from tidegate.sim.trace import Trace
+from tidegate.terms.capacity import PoolCapacity
+from tidegate.terms.decision import Memory
+from tidegate.terms.fleet import ReplicaState
+from tidegate.terms.forecast import Quantity
+from tidegate.terms.policy import ServicePolicy
+
+PROFILE = "a100-llama8b-tp1"
+PERIOD_S, SCRAPE_S, WINDOW_S, STEP_S = 15.0, 5.0, 60.0, 30.0
+LIMIT_US, LIMIT_REPLICAS = 1000.0, 40
+
+POLICY = f"""\
+apiVersion: tidegate.io/v1alpha1
+kind: ServicePolicy
+metadata: {{name: chat}}
+spec:
+  model: meta-llama/Llama-3.1-8B-Instruct
+  slos:
+    - {{name: ttft, indicator: ttft, percentile: 95, threshold: 1s, window: 28d}}
+    - {{name: tpot, indicator: tpot, percentile: 95, threshold: 80ms, window: 28d}}
+    - {{name: available, indicator: availability, objective: 0.999, window: 28d}}
+  pools:
+    - name: main
+      role: aggregated
+      engine: vllm
+      accelerator: nvidia-a100-80gb
+      gpusPerReplica: 1
+      engineProfile: {PROFILE}
+      minReplicas: 1
+      maxReplicas: 400
+      coldStart: 5m
+      costPerHour: 2.5
+      scaleTarget: {{kind: Local, name: main}}
+"""
+
+
+@dataclass(kw_only=True)
+class TableFleet:
+    """Implements `Fleet` as far as a law's sight goes: replicas that stay, with numbers that move like a day's load."""
+
+    setup: FleetSetup
+    replicas: int
+    now_ps: int = 0
+    _rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+    _done: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._index = np.arange(self.replicas, dtype=np.int64)
+        self._columns = {n: np.zeros(self.replicas, dtype=np.int64) for n in ("finished", "prompts", "outputs", "lost")}
+        self._totals = dict.fromkeys(("arrived", "prompt_tokens", "output_tokens"), 0)
+        self._hists = [
+            np.zeros(len(bounds) + 1, dtype=np.int64)
+            for bounds in (self.setup.ttft_bounds_ps, self.setup.tpot_bounds_ps, self.setup.e2e_bounds_ps)
+        ]
+
+    @property
+    def trace(self) -> Trace:
+        raise NotImplementedError
+
+    @property
+    def idle(self) -> bool:
+        return False
+
+    def run_until(self, until_ps: int) -> None:
+        """Let the load of the time between come and be answered."""
+        seconds = (until_ps - self.now_ps) / PS_PER_S
+        self.now_ps = until_ps
+        per_s = 2.0 * self.replicas * (0.6 + 0.4 * np.sin(2.0 * np.pi * until_ps / PS_PER_S / 86_400.0))
+        each = self._rng.poisson(per_s * seconds / self.replicas, self.replicas)
+        came = int(each.sum())
+        prompts, outputs = each * self._rng.integers(900, 1300), each * self._rng.integers(180, 240)
+        for name, more in (("finished", each), ("prompts", prompts), ("outputs", outputs), ("lost", each // 40)):
+            self._columns[name] = self._columns[name] + more
+        self._totals = {
+            "arrived": self._totals["arrived"] + came,
+            "prompt_tokens": self._totals["prompt_tokens"] + int(prompts.sum()),
+            "output_tokens": self._totals["output_tokens"] + int(outputs.sum()),
+        }
+        self._hists = [h + self._rng.multinomial(came, np.full(len(h), 1.0 / len(h))) for h in self._hists]
+
+    def scale_to(self, pool: int, asked: int, drain_first: Sequence[int] = ()) -> None:
+        raise NotImplementedError
+
+    def drain(self, member: int) -> None:
+        raise NotImplementedError
+
+    def crash(self, member: int) -> None:
+        raise NotImplementedError
+
+    def members(self) -> tuple[MemberView, ...]:
+        return tuple(
+            MemberView(
+                index=i, pool=0, state=ReplicaState.READY, live=9, ordered_ps=0, ready_ps=0, draining_since_ps=None
+            )
+            for i in range(self.replicas)
+        )
+
+    def events(self) -> tuple[MemberEvent, ...]:
+        return ()
+
+    def outcomes(self) -> Outcomes:
+        raise NotImplementedError
+
+    def replica_ps(self, pool: int, until_ps: int) -> int:
+        raise NotImplementedError
+
+    def sample(self) -> FleetSample:
+        arrived = self._totals["arrived"]
+        gauge = self._rng.integers(0, 20, self.replicas)
+        return FleetSample(
+            at_ps=self.now_ps,
+            arrived=arrived,
+            refused=0,
+            lost=0,
+            answered=arrived,
+            prompt_tokens=self._totals["prompt_tokens"],
+            output_tokens=self._totals["output_tokens"],
+            pending_prompt_tokens=int(gauge.sum()),
+            in_flight=int(gauge.sum()),
+            ttft_counts=self._hists[0],
+            tpot_counts=self._hists[1],
+            e2e_counts=self._hists[2],
+            member=self._index,
+            live=gauge,
+            running=gauge,
+            waiting=gauge // 10,
+            kv_used_blocks=100 * gauge,
+            waiting_prompt_tokens=1000 * gauge,
+            context_tokens=1000 * gauge,
+            finished=self._columns["finished"],
+            prompt_done_tokens=self._columns["prompts"],
+            output_done_tokens=self._columns["outputs"],
+            preemptions=self._columns["lost"],
+            hit_tokens=self._columns["lost"],
+            looked_up_tokens=self._columns["prompts"],
+        )
+
+
+class Stopwatch:
+    """CPU seconds by part, one entry per decision."""
+
+    def __init__(self) -> None:
+        self.spent_s: dict[str, list[float]] = {}
+        self._now: dict[str, float] = {}
+
+    def time(self, part: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        began = time.process_time()
+        made = work(*args, **kwargs)
+        self._now[part] = self._now.get(part, 0.0) + time.process_time() - began
+        return made
+
+    def end(self) -> None:
+        """Close one decision."""
+        self._now["decision"] = sum(self._now.values())
+        for part, seconds in self._now.items():
+            self.spent_s.setdefault(part, []).append(seconds)
+        self._now = {}
+
+
+def measure(policy: ServicePolicy, replicas: int, decisions: int) -> list[dict[str, object]]:
+    profile = load_profile(PROFILE)
+    wants = Wants(
+        period_s=PERIOD_S,
+        scrape_interval_s=SCRAPE_S,
+        rate_window_s=WINDOW_S,
+        replicas=True,
+        slis=True,
+        histories=(Quantity.REQUESTS_PER_S,),
+    )
+    pool = policy.pools[0]
+    pools = (PoolSetup(key=pool.key, role=pool.role, profile=profile, cold_start=ColdStart(samples_s=(300.0,)), initial=0),)
+    contender = Contender(name="tidegate", law=decide, start=Memory(), wants=wants)
+    setup = setup_for(contender, Conditions(policy=policy, setup=FleetSetup(pools=pools)))
+    fleet = TableFleet(setup=setup, replicas=replicas)
+    faults = MetricFaults(faults=())
+    past = Past(
+        step_s=STEP_S,
+        steps=HISTORY_STEPS,
+        window_ps=round(WINDOW_S * PS_PER_S),
+        quantities=wants.histories,
+        faults=faults,
+    )
+    sight = Sight(fleet, policy=policy, wants=wants, faults=faults, past=past)
+    sizer = partial(pool_capacities, profiles={pool.profile: profile}, elapsed_s=PERIOD_S)
+    forecaster = partial(foresee, levels=levels_of([policy]))
+    memory, capacity, watch = Memory(), (), Stopwatch()
+    warm = HISTORY_STEPS * int(STEP_S / PERIOD_S)
+    for turn in range(1, decisions + warm + 1):
+        for scrape in range(1, int(PERIOD_S / SCRAPE_S) + 1):
+            fleet.run_until(round(((turn - 1) * PERIOD_S + scrape * SCRAPE_S) * PS_PER_S))
+            watch.time("scrape", sight.scrape)
+        now_s = turn * PERIOD_S
+        obs = watch.time("observe", sight.observe, now_s, {})
+        capacity = _sized(watch, sizer, policy, obs, sight, capacity, now_s)
+        horizons = {policy.name: capacity[0].cold_start_p95_s}
+        histories = watch.time("histories", sight.histories, now_s)
+        forecasts = watch.time("forecast", forecaster, histories, horizons_s=horizons, now_s=now_s)
+        _, memory = watch.time("decide", decide, obs, forecasts, capacity, (policy,), memory, now_s=now_s)
+        watch.end()
+    return [
+        {
+            "part": part,
+            "replicas": replicas,
+            "decisions": decisions,
+            "mean_us": round(1e6 * float(np.mean(spent[warm:])), 1),
+            "p99_us": round(1e6 * float(np.quantile(spent[warm:], 0.99)), 1),
+        }
+        for part, spent in watch.spent_s.items()
+    ]
+
+
+def _sized(
+    watch: Stopwatch,
+    sizer: Callable[..., tuple[PoolCapacity, ...]],
+    policy: ServicePolicy,
+    obs: Any,  # noqa: ANN401
+    sight: Sight,
+    before: tuple[PoolCapacity, ...],
+    now_s: float,
+) -> tuple[PoolCapacity, ...]:
+    made: tuple[PoolCapacity, ...] = watch.time(
+        "size",
+        sizer,
+        (policy,),
+        obs.services,
+        cold_starts=sight.membership.cold_starts,
+        previous=before,
+        now_s=now_s,
+    )
+    return made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--replicas", type=int, nargs="+", default=[10, 40, 200])
+    parser.add_argument("--decisions", type=int, default=2000)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    policy = parse_policies(POLICY, "decision_cost")[0]
+    rows = [row for n in options.replicas for row in measure(policy, n, options.decisions)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    sys.stdout.write(lines)
+    if options.out is not None:
+        options.out.write_text(lines, encoding="utf-8")
+    sums = {r["replicas"]: float(str(r["mean_us"])) for r in rows if r["part"] == "decision"}
+    return 1 if sums.get(LIMIT_REPLICAS, 0.0) > LIMIT_US else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
