@@ -166,7 +166,7 @@ class FaultFigures(Figures):
 
     fault: Annotated[str, "what goes wrong"]
     start_s: Annotated[float, "when"]
-    duration_s: Annotated[float, "for how long"]
+    duration_s: Annotated[float | None, "for how long; null: it does not heal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
