@@ -43,10 +43,20 @@ def signal(number: Number) -> Signal:
     return reading(number, sampled_at_s=0.0, coverage_ratio=1.0, source="t")
 
 
-def replicas(ready: int, starting: int = 0, draining: int = 0) -> list[Replica]:
-    """Return so many replicas of each state."""
-    states = [ReplicaState.READY] * ready + [ReplicaState.STARTING] * starting + [ReplicaState.DRAINING] * draining
-    return [Replica(name=f"r{i:03d}", pool=KEY, state=s, ordered_at_s=0.0) for i, s in enumerate(states)]
+def replicas(ready: int, starting: int = 0, draining: int = 0, *, pending: int = 0) -> list[Replica]:
+    """Return so many replicas of each state; pending ones start and have no address yet."""
+    starts = starting + pending
+    states = [ReplicaState.READY] * ready + [ReplicaState.STARTING] * starts + [ReplicaState.DRAINING] * draining
+    return [
+        Replica(
+            name=f"r{i:03d}",
+            pool=KEY,
+            state=s,
+            ordered_at_s=0.0,
+            address="" if ready + starting <= i < ready + starts else f"r{i:03d}:8000",
+        )
+        for i, s in enumerate(states)
+    ]
 
 
 def seen(

@@ -224,6 +224,16 @@ def test_law_spends_its_growth_once_a_period() -> None:
     assert made.asked_replicas == 12
 
 
+def test_kv_law_tells_pending_replicas_from_those_that_run_without_a_series() -> None:
+    low = (0.2, 0.2)
+    made, _ = ask(KV, seen(replicas(2, starting=2), kv=low))
+    assert made.wanted_replicas == 3  # missing: (0.4 + 1.0) / 0.5 = 2.8
+    made, _ = ask(KV, seen(replicas(2, pending=2), kv=low))
+    assert made.wanted_replicas == 1  # pending ones are not looked at when shrinking
+    made, _ = ask(KV, seen(replicas(2, pending=1), kv=(1.0, 1.0)))
+    assert made.wanted_replicas == 4
+
+
 def test_kv_law_reads_ready_replicas_and_takes_starting_ones_as_missing() -> None:
     made, _ = ask(KV, seen(replicas(2), kv=(0.7, 0.7)))
     assert made.asked_replicas == 3

@@ -234,16 +234,24 @@ def queue_law(target: Callable[[PoolKey], float], behavior: Behavior) -> PolicyF
 def kv_law(target: Callable[[PoolKey], float], behavior: Behavior) -> PolicyFn[LawMemory[HpaState]]:
     """Return the HPA on a Pods metric, KV use, with an AverageValue per pool.
 
-    A replica that starts runs without a series, so it is missing (not unready: that would be a pending pod); a draining
-    one is being deleted and left out. No replica with a sample: an error, so it holds.
+    A replica that starts and has an address runs without a series, so it is missing; without one it is a pending pod,
+    so unready; a draining one is being deleted and left out. No replica with a sample: an error, so it holds.
     """
 
     def rule(facts: PoolFacts, before: HpaState | None) -> tuple[Proposal, HpaState]:
         replicas = facts.seen.replicas if facts.seen else ()
         read = [number_of(r.kv_used_ratio) for r in replicas if r.replica.state is ReplicaState.READY]
         values = [v for v in read if v is not None]
-        missing = len(read) - len(values) + facts.starting
-        wanted = pods_metric(values, facts.asked, target(facts.pool.key), missing=missing, tolerance=behavior.tolerance)
+        unready = sum(r.replica.state is ReplicaState.STARTING and not r.replica.address for r in replicas)
+        missing = len(read) - len(values) + facts.starting - unready
+        wanted = pods_metric(
+            values,
+            facts.asked,
+            target(facts.pool.key),
+            missing=missing,
+            unready=unready,
+            tolerance=behavior.tolerance,
+        )
         return follow(wanted, facts, before, behavior)
 
     return pool_law(rule)
