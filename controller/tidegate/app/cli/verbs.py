@@ -23,6 +23,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("gateway", "render, validate or inspect the Envoy gateway", "tidegate.app.cli.gateway"),
     Verb("export", "run an exporter: gpu or engine", "tidegate.app.cli.export"),
     Verb("dashboards", "render Grafana boards and Prometheus rules", "tidegate.app.cli.dashboards"),
+    Verb("profile", "list, show and fit engine profiles", "tidegate.app.cli.profile"),
     Verb("completion", "print a shell completion script", "tidegate.app.cli.completion"),
 )
 
@@ -31,7 +32,6 @@ NOT_BUILT: tuple[tuple[str, str], ...] = (
     ("rehearse", "replay a trace against this and rival policies"),
     ("backtest", "rehearse on your own Prometheus history"),
     ("forecast", "forecast a series and score the forecast"),
-    ("profile", "fit an engine profile"),
     ("recommend", "advise parallelism for a model"),
     ("doctor", "one page on what is found, missing, stale or suspect"),
     ("keys", "manage gateway API keys"),
