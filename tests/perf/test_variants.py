@@ -17,7 +17,7 @@ def test_scaled_divides_every_step_by_the_ratio() -> None:
 
     slow = step_ps(scaled(H100, 0.9), tokens=900, kv_read_tokens=50_000, double_pairs=800_000, sequences=40)
 
-    assert slow == pytest.approx(base / 0.9, rel=1e-6)
+    assert slow == pytest.approx(base / 0.9, rel=1e-5)
     assert scaled(H100, 0.9).front_end_ps == round(H100.front_end_ps / 0.9)
 
 
@@ -50,7 +50,8 @@ def test_quantised_turns_freed_weights_into_kv_and_stays_sound(weights: Weights)
 
 
 def test_quantised_is_near_the_profile_fitted_to_the_quantised_engine() -> None:
-    derived = quantised(H100, Weights.FP8, weight_bytes=WEIGHT_BYTES, kv_bytes_per_token=KV_BYTES)
+    # That checkpoint brings an FP8 KV cache.
+    derived = quantised(H100, Weights.FP8, weight_bytes=WEIGHT_BYTES, kv_bytes_per_token=KV_BYTES, kv_bytes_ratio=0.5)
     fitted = load_profile("h100-llama70b-fp8-tp4")
 
     for tokens, context in ((1, 500), (32, 32_000), (256, 100_000), (2048, 0)):

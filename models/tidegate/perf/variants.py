@@ -68,7 +68,14 @@ def scaled(profile: EngineProfile, ratio: float) -> EngineProfile:
     return replace(profile, **times | {name: max(1, times[name]) for name in _AT_LEAST_ONE})
 
 
-def quantised(profile: EngineProfile, weights: Weights, *, weight_bytes: int, kv_bytes_per_token: int) -> EngineProfile:
+def quantised(
+    profile: EngineProfile,
+    weights: Weights,
+    *,
+    weight_bytes: int,
+    kv_bytes_per_token: int,
+    kv_bytes_ratio: float = 1.0,
+) -> EngineProfile:
     """Return the profile with quantised weights; what they no longer fill becomes KV.
 
     A prior until a log of the quantised engine is fitted: the ratios are averages over sizes and kernels.
@@ -77,23 +84,28 @@ def quantised(profile: EngineProfile, weights: Weights, *, weight_bytes: int, kv
         profile: The engine with 16-bit weights.
         weights: The format.
         weight_bytes: Of all 16-bit weights, over all GPUs of the replica, > 0.
-        kv_bytes_per_token: Of one token's KV, over all GPUs of the replica, > 0; KV stays as it is.
+        kv_bytes_per_token: Of one token's 16-bit KV, over all GPUs of the replica, > 0.
+        kv_bytes_ratio: Size of a token's KV to that; 0.5 of an FP8 KV cache, which some checkpoints bring; (0, 1].
 
     Raises:
-        ValueError: A size that is not > 0.
+        ValueError: A size that is not > 0, or a ratio outside its range.
     """
-    if weight_bytes <= 0 or kv_bytes_per_token <= 0:
-        msg = f"sizes must be > 0 bytes, got weights {weight_bytes}, KV {kv_bytes_per_token}"
+    if weight_bytes <= 0 or kv_bytes_per_token <= 0 or not 0.0 < kv_bytes_ratio <= 1.0:
+        msg = (
+            "sizes must be > 0 bytes and the KV ratio in (0, 1], got "
+            f"weights {weight_bytes}, KV {kv_bytes_per_token}, ratio {kv_bytes_ratio}"
+        )
         raise ValueError(msg)
     shrink = SHRINKS[weights]
     freed_tokens = int(weight_bytes * (1.0 - shrink.bytes_ratio)) // kv_bytes_per_token
-    tokens = profile.kv_capacity_tokens + freed_tokens
+    tokens = int((profile.kv_capacity_tokens + freed_tokens) / kv_bytes_ratio)
     return replace(
         profile,
         name=f"{profile.name}-{weights}",
         source=f"{profile.source}; {weights} weights by ratio",
         weight_read_ps=max(1, round(profile.weight_read_ps * shrink.read_ratio)),
         compute_ps_per_token=max(1, round(profile.compute_ps_per_token * shrink.compute_ratio)),
+        kv_read_ps_per_token=round(profile.kv_read_ps_per_token * kv_bytes_ratio),
         kv_capacity_tokens=tokens // profile.block_tokens * profile.block_tokens,
         fit_error_ratio=0.0,
     )
