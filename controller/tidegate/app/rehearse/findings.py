@@ -134,9 +134,7 @@ def _at_speed(of: Finding, ratio: float, believed: _Hours, hours: _Hours, polici
         matched_gpu_hours=played.match.gpu_hours,
         matched_gpu_hours_reason=played.match.reason,
         rank=rank_of(of.name, {n: hours.get(n) for n in policies}),
-        flips_with=tuple(
-            n for n in policies if of.name in policies and n in hours and flips(of.name, n, believed, hours)
-        ),
+        flips_with=tuple(n for n in rivals if n in hours and flips(of.name, n, believed, hours)),
     )
 
 
