@@ -65,9 +65,9 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fit",
-        default="front-end,front-end-per-live,host-fixed,compute-factor",
+        default="front-end,front-end-per-live,step-base,compute-factor",
         metavar="NAMES",
-        help="numbers to calibrate (default: %(default)s; also host-per-sequence, kv-capacity)",
+        help="numbers to calibrate (default: %(default)s; also host-fixed, host-per-sequence, kv-capacity)",
     )
     parser.add_argument(
         "--reuse", choices=_REUSE, default="auto", help="prefix reuse of the load (default: %(default)s)"

@@ -16,7 +16,8 @@ from tidegate.app.profiles.reuse import Reuse
 from tidegate.perf.fit import Unknown, solve
 from tidegate.perf.profile import EngineProfile
 
-DEFAULT = ("front-end", "front-end-per-live", "host-fixed", "compute-factor")
+# A log cannot tell launch and fixed host cost apart: their sum is found in the former, which can fall as well as rise.
+DEFAULT = ("front-end", "front-end-per-live", "step-base", "compute-factor")
 REUSE_KINDS = ("none", "share", "turns")
 # A median prompt this short is computed while the weights are read, so nothing shows whether it was cached.
 SHORT_PROMPT_TOKENS = 256
@@ -49,6 +50,16 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             name="front-end-per-live", unit="ms", field="front_end_ps_per_live", per_unit=1e9, low=0.0, high=10.0,
             step=0.05, prior_spread=0.7,
+        ),
+        Setting(
+            name="step-base",
+            unit="ms",
+            field="step_base_ps",
+            per_unit=1e9,
+            low=0.0,
+            high=200.0,
+            step=0.1,
+            prior_spread=1.0,
         ),
         Setting(
             name="host-fixed", unit="ms", field="host_fixed_ps", per_unit=1e9, low=0.0, high=50.0, step=0.1,
@@ -145,7 +156,7 @@ class _Plan:
         changes: dict[str, float] = {}
         for setting, value in zip(self.settings, values, strict=False):
             scaled = value * setting.per_unit
-            changes[setting.field] = scaled if setting.field.endswith("_ratio") else round(scaled)
+            changes[setting.field] = round(scaled, 4) if setting.field.endswith("_ratio") else _rounded(scaled)
         if "kv_capacity_tokens" in changes:
             block = self.prior.block_tokens
             changes["kv_capacity_tokens"] = max(2, int(changes["kv_capacity_tokens"]) // block) * block
@@ -159,6 +170,11 @@ class _Plan:
             else:
                 reuse[workload] = Reuse()
         return replace(self.prior, **changes), reuse  # type: ignore[arg-type]  # fields and kinds are of SETTINGS
+
+
+def _rounded(ps: float) -> int:
+    """Return whole picoseconds with five digits: the sixth is noise, and a file is read by people."""
+    return round(float(f"{ps:.4e}"))
 
 
 def _reuse_unknown(what: str, workload: str, numbers: tuple[float, float, float, float, float]) -> Unknown:
