@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -49,14 +50,17 @@ def on_grid(history: History, *, now_s: float, most_steps: int = MOST_STEPS) -> 
     if not (math.isfinite(step_s) and step_s > 0.0):
         msg = f"history.step_s of {history.service}: must be a number > 0, got {step_s}"
         raise ValueError(msg)
-    pairs = np.array(history.samples[-most_steps:], dtype=np.float64).reshape(-1, 2)
-    usable = np.isfinite(pairs).all(axis=1) & (pairs[:, 0] <= now_s)
-    usable &= (pairs[:, 1] >= 0.0) & (pairs[:, 1] <= MOST_PER_S)
-    pairs = pairs[usable]
+    newest = history.samples[-most_steps:]
+    pairs = np.fromiter(chain.from_iterable(newest), dtype=np.float64, count=2 * len(newest)).reshape(-1, 2)
+    at_s, per_s = pairs[:, 0], pairs[:, 1]
+    usable = np.isfinite(at_s) & (at_s <= now_s) & (per_s >= 0.0) & (per_s <= MOST_PER_S)
+    if not usable.all():
+        pairs = pairs[usable]
     if not len(pairs):
         msg = f"history of {history.service} ({history.quantity}): no usable sample, need at least 1"
         raise HistoryTooShortError(msg)
-    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+    if (pairs[1:, 0] < pairs[:-1, 0]).any():
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     steps = np.rint(pairs[:, 0] / step_s).astype(np.int64)
     steps -= steps[-1] - (most_steps - 1)
     inside = steps >= 0
