@@ -35,7 +35,6 @@ from tidegate.sim.sample import FleetSample, MemberEvent, MemberView, Outcomes
 from tidegate.sim.setup import FleetSetup, PoolSetup
 from tidegate.sim.sight import Sight
 from tidegate.sim.trace import Trace
-from tidegate.terms.capacity import PoolCapacity
 from tidegate.terms.decision import Memory
 from tidegate.terms.fleet import ReplicaState
 from tidegate.terms.forecast import Quantity
@@ -204,7 +203,11 @@ def measure(policy: ServicePolicy, replicas: int, decisions: int) -> list[dict[s
         histories=(Quantity.REQUESTS_PER_S,),
     )
     pool = policy.pools[0]
-    pools = (PoolSetup(key=pool.key, role=pool.role, profile=profile, cold_start=ColdStart(samples_s=(300.0,)), initial=0),)
+    pools = (
+        PoolSetup(
+            key=pool.key, role=pool.role, profile=profile, cold_start=ColdStart(samples_s=(300.0,)), initial=replicas
+        ),
+    )
     contender = Contender(name="tidegate", law=decide, start=Memory(), wants=wants)
     setup = setup_for(contender, Conditions(policy=policy, setup=FleetSetup(pools=pools)))
     fleet = TableFleet(setup=setup, replicas=replicas)
@@ -219,7 +222,8 @@ def measure(policy: ServicePolicy, replicas: int, decisions: int) -> list[dict[s
     sight = Sight(fleet, policy=policy, wants=wants, faults=faults, past=past)
     sizer = partial(pool_capacities, profiles={pool.profile: profile}, elapsed_s=PERIOD_S)
     forecaster = partial(foresee, levels=levels_of([policy]))
-    memory, capacity, watch = Memory(), (), Stopwatch()
+    memory, watch = Memory(), Stopwatch()
+    capacity: Any = ()
     warm = HISTORY_STEPS * int(STEP_S / PERIOD_S)
     for turn in range(1, decisions + warm + 1):
         for scrape in range(1, int(PERIOD_S / SCRAPE_S) + 1):
@@ -227,7 +231,15 @@ def measure(policy: ServicePolicy, replicas: int, decisions: int) -> list[dict[s
             watch.time("scrape", sight.scrape)
         now_s = turn * PERIOD_S
         obs = watch.time("observe", sight.observe, now_s, {})
-        capacity = _sized(watch, sizer, policy, obs, sight, capacity, now_s)
+        capacity = watch.time(
+            "size",
+            sizer,
+            (policy,),
+            obs.services,
+            cold_starts=sight.membership.cold_starts,
+            previous=capacity,
+            now_s=now_s,
+        )
         horizons = {policy.name: capacity[0].cold_start_p95_s}
         histories = watch.time("histories", sight.histories, now_s)
         forecasts = watch.time("forecast", forecaster, histories, horizons_s=horizons, now_s=now_s)
@@ -243,27 +255,6 @@ def measure(policy: ServicePolicy, replicas: int, decisions: int) -> list[dict[s
         }
         for part, spent in watch.spent_s.items()
     ]
-
-
-def _sized(
-    watch: Stopwatch,
-    sizer: Callable[..., tuple[PoolCapacity, ...]],
-    policy: ServicePolicy,
-    obs: Any,  # noqa: ANN401
-    sight: Sight,
-    before: tuple[PoolCapacity, ...],
-    now_s: float,
-) -> tuple[PoolCapacity, ...]:
-    made: tuple[PoolCapacity, ...] = watch.time(
-        "size",
-        sizer,
-        (policy,),
-        obs.services,
-        cold_starts=sight.membership.cold_starts,
-        previous=before,
-        now_s=now_s,
-    )
-    return made
 
 
 def main() -> int:
