@@ -147,7 +147,7 @@ def _remember(scene: Scene, pool: PoolPolicy, decision: PoolDecision) -> PoolMem
         asked_replicas=decision.asked_replicas,
         last_grow_at_s=scene.facts.now_s if grown else past.last_grow_at_s if past else None,
         last_shrink_at_s=scene.facts.now_s if shrunk else past.last_shrink_at_s if past else None,
-        wanted_history=scene.history(pool.key),
+        wanted_history=scene.histories[pool.key],
         ever_observed=scene.ever_observed(pool.key),
         waiting_requests=queue_of(observed, now_s=scene.facts.now_s, stale_after_s=stale_after_s) if observed else None,
     )

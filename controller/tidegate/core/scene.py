@@ -28,6 +28,7 @@ class Scene:
     facts: Facts
     doubts: tuple[Doubt, ...]
     needs: Mapping[PoolKey, PoolNeed]
+    histories: Mapping[PoolKey, tuple[tuple[float, int], ...]]  # what was wanted, this decision included
 
     def proposal(self, key: PoolKey) -> int:
         """Return what the guards start from: the need, or what was asked before when nothing is known."""
@@ -36,24 +37,7 @@ class Scene:
 
     def window_s(self, key: PoolKey) -> float:
         """Return the stabilisation window: the policy's, else twice the measured cold start."""
-        given = self.facts.policy.scaling.shrink_stabilisation_s
-        if given is not None:
-            return max(0.0, given)
-        return 2.0 * _cold_start_s(self.facts.policy, self.facts.capacity, key)
-
-    def history(self, key: PoolKey) -> tuple[tuple[float, int], ...]:
-        """Return what was wanted, this decision included.
-
-        A number made while a required signal was lost is a lower bound: it may raise the window's maximum, and it
-        does not count as having watched.
-        """
-        memory = self.facts.memory.get(key)
-        wanted = self.needs[key].wanted_replicas
-        blind = any(d.reason is not Reason.PARTIAL_COVERAGE for d in self.doubts)
-        if blind and wanted is not None and wanted <= self.facts.supply[key].asked_before_replicas:
-            wanted = None
-        past = memory.wanted_history if memory is not None else ()
-        return remember(past, wanted, now_s=self.facts.now_s, length_s=self.window_s(key))
+        return _window_s(self.facts, key)
 
     def ever_observed(self, key: PoolKey) -> bool:
         """Return whether a load signal was ever believed and there was a size to divide it by."""
@@ -86,7 +70,30 @@ def look(
         now_s=now_s,
     )
     doubts = (*facts.demand.doubts, *_missing(facts), *_latency_doubts(facts))
-    return Scene(facts=facts, doubts=doubts, needs=needs_of(facts))
+    needs = needs_of(facts)
+    blind = any(d.reason is not Reason.PARTIAL_COVERAGE for d in doubts)
+    histories = {p.key: _history(facts, p.key, needs[p.key].wanted_replicas, blind=blind) for p in policy.pools}
+    return Scene(facts=facts, doubts=doubts, needs=needs, histories=histories)
+
+
+def _history(facts: Facts, key: PoolKey, wanted: int | None, *, blind: bool) -> tuple[tuple[float, int], ...]:
+    """Return what was wanted, this decision included.
+
+    A number made while a required signal was lost is a lower bound: it may raise the window's maximum, and it does
+    not count as having watched.
+    """
+    memory = facts.memory.get(key)
+    if blind and wanted is not None and wanted <= facts.supply[key].asked_before_replicas:
+        wanted = None
+    past = memory.wanted_history if memory is not None else ()
+    return remember(past, wanted, now_s=facts.now_s, length_s=_window_s(facts, key))
+
+
+def _window_s(facts: Facts, key: PoolKey) -> float:
+    given = facts.policy.scaling.shrink_stabilisation_s
+    if given is not None:
+        return max(0.0, given)
+    return 2.0 * _cold_start_s(facts.policy, facts.capacity, key)
 
 
 def _cold_start_s(policy: ServicePolicy, capacity: Mapping[PoolKey, PoolCapacity], key: PoolKey) -> float:
@@ -160,7 +167,7 @@ def _context(scene: Scene, pool: PoolPolicy, interventions: Sequence[Interventio
         max_grow_replicas=scaling.max_grow_replicas,
         max_shrink_replicas=scaling.max_shrink_replicas,
         window=look_back(
-            scene.history(key), now_s=now_s, length_s=scene.window_s(key), stale_after_s=scaling.stale_after_s
+            scene.histories[key], now_s=now_s, length_s=scene.window_s(key), stale_after_s=scaling.stale_after_s
         ),
         doubts=scene.doubts,
         ever_observed=scene.ever_observed(key),

@@ -86,7 +86,7 @@ def leave_order(
 
 
 def _emptiest_first(observed: ReplicaObservation) -> tuple[float, float, str]:
-    held = (observed.running_requests, observed.waiting_requests)
-    load = sum(s.number if not isinstance(s, Unknown) else math.inf for s in held)
-    born = observed.replica.ready_at_s if observed.replica.ready_at_s is not None else observed.replica.ordered_at_s
-    return (load, -born, observed.replica.name)
+    running, waiting, replica = observed.running_requests, observed.waiting_requests, observed.replica
+    load = math.inf if isinstance(running, Unknown) or isinstance(waiting, Unknown) else running.number + waiting.number
+    born = replica.ready_at_s if replica.ready_at_s is not None else replica.ordered_at_s
+    return (load, -born, replica.name)
