@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -9,6 +10,8 @@ from tests.app.rehearse.documents import document, figures, result
 
 from tidegate.app.rehearse.document import SCHEMA, SeedFigures
 from tidegate.app.rehearse.document_schema import field_tables, json_schema, plain
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_schema_is_a_schema_and_takes_a_document() -> None:
@@ -71,3 +74,8 @@ def test_tables_list_every_object_of_the_schema() -> None:
         for field, said in definition["properties"].items():
             assert f"| `{field}` | " in told
             assert said["description"] in told
+
+
+def test_documentation_lists_the_fields_as_they_are() -> None:
+    shown = (ROOT / "docs" / "rehearse.md").read_text(encoding="utf-8").partition("<!-- fields -->\n")[2]
+    assert shown == field_tables(), "python -m tidegate.app.rehearse.document_schema --markdown"

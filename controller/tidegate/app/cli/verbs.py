@@ -14,6 +14,8 @@ class Verb(NamedTuple):
 VERBS: tuple[Verb, ...] = (
     Verb("run", "run the controller: observe, forecast, decide, act", "tidegate.app.cli.run"),
     Verb("demo", "show the whole loop on a real trace with engine twins", "tidegate.app.cli.demo"),
+    Verb("rehearse", "replay a trace against this and rival policies", "tidegate.app.cli.rehearse"),
+    Verb("backtest", "rehearse on your own Prometheus history", "tidegate.app.cli.backtest"),
     Verb("check", "check a policy, and that each query matches live series", "tidegate.app.cli.check"),
     Verb("schema", "print the JSON Schema of the policy file", "tidegate.app.cli.schema"),
     Verb("explain", "say why a pool was sized as it was, from the journal", "tidegate.app.cli.explain"),
@@ -29,8 +31,6 @@ VERBS: tuple[Verb, ...] = (
 
 # Spelled as they will be, so that scripts and completions need not change; each answers "not built yet" (exit code 2).
 NOT_BUILT: tuple[tuple[str, str], ...] = (
-    ("rehearse", "replay a trace against this and rival policies"),
-    ("backtest", "rehearse on your own Prometheus history"),
     ("forecast", "forecast a series and score the forecast"),
     ("recommend", "advise parallelism for a model"),
     ("doctor", "one page on what is found, missing, stale or suspect"),

@@ -1,7 +1,12 @@
-"""The document as plain data, its JSON Schema, and the tables of its fields."""
+"""The document as plain data, its JSON Schema, and the tables of its fields.
+
+`python -m tidegate.app.rehearse.document_schema` prints the schema, with `--markdown` the tables of docs/rehearse.md.
+"""
 
 import dataclasses
+import json
 import math
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -108,3 +113,7 @@ def _shown(hint: Any) -> str:  # noqa: ANN401
     if origin is dict:
         return f"object of {_shown(args[1])}"
     return " or ".join("null" if a is type(None) else _shown(a) for a in args)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(field_tables() if "--markdown" in sys.argv[1:] else json.dumps(json_schema(), indent=2) + "\n")
