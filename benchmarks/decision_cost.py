@@ -80,6 +80,12 @@ class TableFleet:
     _done: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._views = tuple(
+            MemberView(
+                index=i, pool=0, state=ReplicaState.READY, live=9, ordered_ps=0, ready_ps=0, draining_since_ps=None
+            )
+            for i in range(self.replicas)
+        )
         self._index = np.arange(self.replicas, dtype=np.int64)
         self._columns = {n: np.zeros(self.replicas, dtype=np.int64) for n in ("finished", "prompts", "outputs", "lost")}
         self._totals = dict.fromkeys(("arrived", "prompt_tokens", "output_tokens"), 0)
@@ -123,12 +129,7 @@ class TableFleet:
         raise NotImplementedError
 
     def members(self) -> tuple[MemberView, ...]:
-        return tuple(
-            MemberView(
-                index=i, pool=0, state=ReplicaState.READY, live=9, ordered_ps=0, ready_ps=0, draining_since_ps=None
-            )
-            for i in range(self.replicas)
-        )
+        return self._views
 
     def events(self) -> tuple[MemberEvent, ...]:
         return ()

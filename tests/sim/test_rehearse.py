@@ -42,8 +42,6 @@ def test_law_is_called_each_period_and_sees_rates_of_the_load() -> None:
     assert number(later.pools[0].finished_per_s) == pytest.approx(2.0, rel=0.15)
     assert isinstance(later.failed_per_s, TrueZero)
     assert number(later.slis[0].attained_ratio) == 1.0
-    assert number(later.slis[0].quantile_s) < 1.0
-    assert isinstance(later.slis[2].quantile_s, Unknown)  # availability is no latency
 
 
 @pytest.mark.parametrize(("period_s", "calls"), [(2.0, 149), (180.0, 1)])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tidegate.perf.profile import PS_PER_S
 from tidegate.sim.histogram import quantile, share
-from tidegate.sim.membership import SOURCE
+from tidegate.sim.membership import NOT_ASKED, SOURCE
 from tidegate.sim.sample import FleetSample
 from tidegate.sim.setup import FleetSetup
 from tidegate.sim.trace import Int64Array
@@ -44,12 +44,12 @@ def latency_readings(
 def sli_readings(
     slos: Sequence[Slo], setup: FleetSetup, gateway: Window, first: FleetSample | None
 ) -> tuple[SliReading, ...]:
-    """Return how each objective fares; its threshold is a bound of its histogram."""
+    """Return how each objective fares: its share alone, at its threshold, which is a bound of its histogram."""
     return tuple(
         SliReading(
             slo=slo.name,
             attained_ratio=_attained(slo, setup, gateway, first),
-            quantile_s=_quantile(slo.indicator, slo.objective_ratio, setup, gateway, first),
+            quantile_s=NOT_ASKED,
             source=_READ_FROM,
             threshold_s=slo.threshold_s,
         )

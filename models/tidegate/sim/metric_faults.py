@@ -90,7 +90,7 @@ class MetricFaults:
         return 2 if self._on(FaultName.EXPORTER_DOUBLED, now_s) else 1
 
     def _on(self, name: FaultName, at_s: float) -> bool:
-        return any(f.name is name and f.covers(at_s) for f in self.faults)
+        return bool(self.faults) and any(f.name is name and f.covers(at_s) for f in self.faults)
 
     def _gap(self, source: Source, at_s: float) -> tuple[UnknownReason, str] | None:
         for one in self.faults:

@@ -121,7 +121,7 @@ class Wants:
     replica_rates: bool = False  # per-replica rates too: finished requests, tokens, preemptions; implies `replicas`
     engine_detail: bool = False  # EngineDetail of each replica; implies `replicas`
     latencies: tuple[tuple[Indicator, float, float], ...] = ()  # (indicator, quantile, window_s)
-    slis: bool = False  # attainment of the policy's objectives
+    slis: bool = False  # attained share of the policy's objectives; their quantiles are asked for by `latencies`
     histories: tuple[Quantity, ...] = tuple(Quantity)  # of the load's past; only with a forecaster
     folds_copies: bool = (
         False  # takes the largest of an engine's duplicate series, so a second exporter doubles nothing

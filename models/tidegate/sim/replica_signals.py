@@ -1,8 +1,7 @@
 """Per-replica signals, built only for laws that ask for them."""
 
-from collections.abc import Sequence
-
 import numpy as np
+import numpy.typing as npt
 
 from tidegate.perf.profile import EngineProfile
 from tidegate.sim.membership import NOT_ASKED, SOURCE, PoolMembers
@@ -13,6 +12,8 @@ from tidegate.sim.trace import FloatArray, Int64Array
 from tidegate.sim.window import Window
 from tidegate.terms.observation import EngineDetail, ReplicaObservation
 from tidegate.terms.signal import Signal, TrueZero, UnknownReason, Value, unknown
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 def replica_observations(
@@ -67,7 +68,8 @@ class _Columns:
     def __init__(self, roster: PoolMembers, engines: Window) -> None:
         self._engines = engines
         self._last = _rows(engines.last, roster)
-        self._first = _rows(engines.first, roster)
+        self._roster = roster
+        self._scraped = self._last >= 0
         # Equal numbers of one scrape are one signal: most replicas wait for nothing, many run as much as another.
         self._made: dict[float, Signal] = {0.0: TrueZero(sampled_at_s=engines.at_s, coverage_ratio=1.0, source=SOURCE)}
         self._unscraped: Signal = (
@@ -83,31 +85,27 @@ class _Columns:
             return [self._unscraped] * len(self._last)
         times = self._engines.copies if copies is None else copies
         numbers = _taken(getattr(last, column), self._last) * times / per
-        return self._signals(numbers, (self._last >= 0).tolist(), self._unscraped)
+        return self._signals(numbers, self._scraped, self._unscraped)
 
     def rate(self, column: str) -> list[Signal]:
         last, first = self._engines.last, self._engines.first
         if last is None or first is None:
             return [self._young] * len(self._last)
-        grown = _taken(getattr(last, column), self._last) - _taken(getattr(first, column), self._first)
-        known = (self._last >= 0) & (self._first >= 0)
-        return self._signals(grown * self._engines.copies / self._engines.span_s, known.tolist(), self._young)
+        rows = _rows(first, self._roster)
+        grown = _taken(getattr(last, column), self._last) - _taken(getattr(first, column), rows)
+        known = self._scraped & (rows >= 0)
+        return self._signals(grown * self._engines.copies / self._engines.span_s, known, self._young)
 
     def constant(self, number: float) -> list[Signal]:
-        return self._signals(np.full(len(self._last), number), (self._last >= 0).tolist(), self._unscraped)
+        return self._signals(np.full(len(self._last), number), self._scraped, self._unscraped)
 
-    def _signals(self, numbers: FloatArray, known: Sequence[bool], otherwise: Signal) -> list[Signal]:
-        made, at_s = self._made, self._engines.at_s
-        found: list[Signal] = []
-        for n, there in zip(numbers.tolist(), known, strict=True):
-            if not there:
-                found.append(otherwise)
-                continue
-            signal = made.get(n)
-            if signal is None:
-                signal = made[n] = Value(value=n, sampled_at_s=at_s, coverage_ratio=1.0, source=SOURCE)
-            found.append(signal)
-        return found
+    def _signals(self, numbers: FloatArray, known: BoolArray, otherwise: Signal) -> list[Signal]:
+        made, listed = self._made, numbers.tolist()
+        for n in set(listed).difference(made):
+            made[n] = Value(value=n, sampled_at_s=self._engines.at_s, coverage_ratio=1.0, source=SOURCE)
+        if known.all():
+            return [made[n] for n in listed]
+        return [made[n] if there else otherwise for n, there in zip(listed, known.tolist(), strict=True)]
 
 
 def _rows(sample: FleetSample | None, roster: PoolMembers) -> Int64Array:
