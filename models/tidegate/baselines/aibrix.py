@@ -11,7 +11,8 @@ As found, by reading (defects of the design's list that reach APA):
 - b: a sample that cannot be fetched reads 0 instead of failing, so an outage halves the fleet each step.
 Defects c, d are of its KPA; e, f, g of its samples, metric names and HPA strategy.
 
-As intended a pod without a sample is left out of the mean, and without any sample nothing moves.
+As intended a pod without a sample is left out of the mean, and without any sample nothing moves. It scrapes pods
+itself; here a fault of the metrics store counts as one of that scrape. Only ready pods are read.
 
 Source: AIBrix, pkg/controller/podautoscaler (algorithm/apa, autoscaler); defaults of its annotations.
 """

@@ -6,7 +6,8 @@ that take minutes to start are not seen, and once panic is over the stable windo
 Read in Knative's source: the order of panic's start, extension and end; the floor that panic keeps; the start in panic
 with the present count as its floor. Simplified: one sample a tick (2 s) instead of two; all pods are read, not a sample
 of them; the concurrency is the gateway's count of requests in flight plus those it holds for want of a replica, in
-place of the proxies' and the activator's averages over a second; the activator itself is not built.
+place of the proxies' and the activator's averages over a second, so a fault of the metrics store counts as one of its
+own scrape; the activator itself is not built.
 
 An unknown count makes no sample: a gap counts as zero until it is followed by a sample, and without any sample in the
 stable window the scale is invalid and nothing moves.
