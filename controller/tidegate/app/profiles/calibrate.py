@@ -21,7 +21,7 @@ DEFAULT = ("front-end", "front-end-per-live", "step-base", "compute-factor")
 REUSE_KINDS = ("none", "share", "turns")
 # A median prompt this short is computed while the weights are read, so nothing shows whether it was cached.
 SHORT_PROMPT_TOKENS = 256
-_OUTLIER = 4.0  # residuals beyond this many standard deviations count linearly: one load past its knee must not rule
+_OUTLIER = 2.0  # residuals beyond this many standard deviations count linearly: one load past its knee must not rule
 _BETTER = 0.9  # each further number of reuse must cut the cost to this share
 _ROUNDS = 12
 
