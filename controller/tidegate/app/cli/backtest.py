@@ -52,11 +52,12 @@ def run(args: argparse.Namespace) -> int:
     """
     from tidegate.app.cli.rehearse_output import deliver  # noqa: PLC0415  (with the rest: a second of imports)
     from tidegate.app.rehearse.backtest import notes_of, present, present_schedule  # noqa: PLC0415
-    from tidegate.app.rehearse.compare import compare  # noqa: PLC0415
+    from tidegate.app.rehearse.compare import check, compare  # noqa: PLC0415
     from tidegate.app.rehearse.loads import Loads  # noqa: PLC0415
     from tidegate.app.rehearse.progress import progress  # noqa: PLC0415
 
     options, output = comparison(args)
+    check(options)
     with progress(quiet=args.quiet) as told:
         past = _past(args, options, told)
         loads = Loads(

@@ -53,11 +53,12 @@ def run(args: argparse.Namespace) -> int:
         BadInputError: A file or flag cannot be used.
     """
     from tidegate.app.cli.rehearse_output import deliver  # noqa: PLC0415  (with the rest: a second of imports)
-    from tidegate.app.rehearse.compare import compare  # noqa: PLC0415
+    from tidegate.app.rehearse.compare import check, compare  # noqa: PLC0415
     from tidegate.app.rehearse.loads import read_loads  # noqa: PLC0415
     from tidegate.app.rehearse.progress import progress  # noqa: PLC0415
 
     options, output = comparison(args)
+    check(options)
     load = _load(args)
     with progress(quiet=args.quiet) as told:
         loads = read_loads(load, told=lambda path, rows: told(rows, 0, f"reading {path.name}"))

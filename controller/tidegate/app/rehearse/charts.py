@@ -33,7 +33,7 @@ def load_chart(document: Document) -> str:
 def replica_chart(policy: PolicyResult, *, seconds: float, peak: int) -> str:
     """Return one policy's replicas over time; `peak` is the highest of all policies, so that charts compare."""
     axis = time_axis(seconds)
-    y = axis_over([float(peak)], label="replicas")
+    y = axis_over([float(peak)], label="replicas", whole=True)
     plot = Plot(title=f"Replicas over time, {policy.name}", x=axis, y=y, x_ticks=time_ticks(axis), height=120)
     seen = policy.replicas
     if seen is not None:

@@ -10,6 +10,7 @@ from tidegate.app.rehearse.findings import Finding, Match, forecast_pair, result
 from tidegate.app.rehearse.loads import Loads, trace_facts
 from tidegate.app.rehearse.plays import play, rivals, world_of
 from tidegate.app.rehearse.progress import Told
+from tidegate.sim.faults import FaultName
 from tidegate.sim.policies import Rival
 from tidegate.terms.errors import BadInputError
 from tidegate.terms.policy import ServicePolicy
@@ -58,6 +59,28 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
         forecast_reason=why,
         notes=loads.notes,
     )
+
+
+def check(options: CompareOptions) -> None:
+    """Raise BadInputError when a name is none: before anything is read that takes long."""
+    chosen_rivals(options.against)
+    fault_names(options.faults)
+
+
+def fault_names(named: Sequence[str]) -> tuple[FaultName, ...]:
+    """Return the faults named, or all.
+
+    Raises:
+        BadInputError: A name that is none.
+    """
+    if ALL in named:
+        return tuple(FaultName)
+    for name in named:
+        if name not in set(FaultName):
+            hint = did_you_mean(name, FaultName)
+            msg = f"--faults: no such fault: {name!r}{hint}; there are {', '.join(FaultName)}, {ALL}"
+            raise BadInputError(msg)
+    return tuple(FaultName(name) for name in named)
 
 
 def chosen_rivals(against: Sequence[str], also: Sequence[Rival] = ()) -> list[Rival]:

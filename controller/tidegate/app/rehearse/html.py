@@ -91,8 +91,13 @@ def _about(document: Document) -> str:
         f'<p class="soft">{escape(trace.name)}{scale}: {trace.requests:,} requests in {escape(about(trace.seconds))}, '
         f"{trace.requests_per_s:.3g} requests/s on average and {trace.peak_requests_per_s:.3g} in the busiest ten "
         f"minutes; {trace.prompt_tokens.mean:.0f} prompt and {trace.output_tokens.mean:.0f} output tokens on average. "
-        f"Promised: {escape(promises)}. Fleet: {escape(pools)}. {len(facts.seeds)} seed(s).{_foreseeable(document)}</p>"
+        f"Promised: {escape(promises)}. Fleet: {escape(pools)}. {_seeds(document)}{_foreseeable(document)}</p>"
     )
+
+
+def _seeds(document: Document) -> str:
+    count = len(document.conditions.seeds)
+    return "One seed." if count == 1 else f"Figures are the median over {count} seeds."
 
 
 def _foreseeable(document: Document) -> str:

@@ -16,6 +16,7 @@ class Axis:
     high: float
     label: str = ""
     log: bool = False
+    whole: bool = False  # ticks at whole numbers only
     show: Callable[[float], str] = "{:g}".format
 
     def at(self, value: float) -> float:
@@ -29,7 +30,8 @@ class Axis:
         if self.log:
             decades = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
             return [10.0**d for d in decades]
-        return round_steps(self.low, self.high)
+        found = round_steps(self.low, self.high)
+        return [v for v in found if v == round(v)] if self.whole else found
 
 
 def round_steps(low: float, high: float, *, about: int = 6) -> list[float]:
@@ -44,12 +46,10 @@ def round_steps(low: float, high: float, *, about: int = 6) -> list[float]:
     return [round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def axis_over(values: Sequence[float], *, label: str = "", zero: bool = True) -> Axis:
-    """Return a linear axis with a little air above the largest value."""
+def axis_over(values: Sequence[float], *, label: str = "", whole: bool = False) -> Axis:
+    """Return a linear axis from 0 with a little air above the largest value."""
     high = max(values, default=1.0)
-    low = 0.0 if zero else min(values, default=0.0)
-    high = high if high > low else low + 1.0
-    return Axis(low=low, high=low + (high - low) * 1.06, label=label)
+    return Axis(low=0.0, high=1.06 * high if high > 0.0 else 1.0, label=label, whole=whole)
 
 
 def hours(seconds: float) -> str:
