@@ -156,7 +156,7 @@ def _present(schedule: Schedule, world: World, setting: float | None) -> Contend
     return Contender(
         name=PRESENT,
         law=pool_law(rule),
-        start=LawMemory[int](),
+        start=LawMemory(),
         wants=Wants(period_s=_PERIOD_S),
         initial_replicas=max(1, first),
     )
