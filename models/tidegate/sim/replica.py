@@ -57,6 +57,9 @@ class ReplicaSim:
         self._running: list[_Sequence] = []  # oldest admission first
         self._by_key: dict[int, _Sequence] = {}
         self._flight: _Flight | None = None
+        self.preemptions = 0  # counters, as of the step that is planned
+        self.hit_tokens = 0
+        self.looked_up_tokens = 0
 
     @property
     def profile(self) -> EngineProfile:
@@ -77,6 +80,21 @@ class ReplicaSim:
     def live(self) -> int:
         """Requests submitted and not yet finished or aborted."""
         return len(self._by_key)
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens whose KV running sequences hold, with those of the step in progress."""
+        return sum(s.held for s in self._running)
+
+    def live_keys(self) -> tuple[int, ...]:
+        """Return the keys of the requests submitted and not yet finished or aborted."""
+        return tuple(self._by_key)
+
+    def uncomputed_tokens(self, now_ps: int) -> int:
+        """Return the prompt tokens (and lost answer tokens) that no step has taken up yet, past the front end."""
+        late = [seq for at_ps, _, seq in self._arriving if at_ps <= now_ps and not seq.gone]
+        queued = sum(s.request.prompt_tokens + s.generated for s in (*self._waiting, *late))
+        return queued + sum(s.prefill_left for s in self._running)
 
     def waiting(self, now_ps: int) -> int:
         """Return how many requests are past the front end and hold no KV."""
@@ -211,6 +229,7 @@ class ReplicaSim:
             victim.prefill_left = 0
             self._waiting.appendleft(victim)
             preempted.append(victim.request.key)
+            self.preemptions += 1
             if victim is sequence:
                 return False
         self._free_blocks -= 1
