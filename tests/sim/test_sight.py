@@ -98,6 +98,17 @@ def test_what_is_not_asked_for_is_not_worked_out() -> None:
     assert isinstance(shown.pools[0].running_requests, TrueZero)  # sums are for everybody
 
 
+def test_a_law_that_reads_no_rates_is_shown_none() -> None:
+    fleet = puppet()
+    fleet.rows = {0: {"running": 3}}
+    seen = sight(fleet, replace(PLAIN, rates=False))
+    scraped(fleet, seen, 9)
+    shown = service(seen, 9.0)
+    rates = (shown.arrivals_per_s, shown.prompt_tokens_mean, shown.failed_per_s, shown.pools[0].finished_per_s)
+    assert {reason(s) for s in rates} == {UnknownReason.NOT_OFFERED}
+    assert number(shown.pools[0].running_requests) == 3.0
+
+
 def test_replica_signals_follow_each_engine() -> None:
     fleet = puppet()
     fleet.views = [view(0), view(1, state=ReplicaState.DRAINING), view(2, state=ReplicaState.STARTING)]

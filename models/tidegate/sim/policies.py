@@ -117,6 +117,7 @@ class Wants:
     period_s: float  # between two decisions
     scrape_interval_s: float = 15.0
     rate_window_s: float = 60.0  # > scrape_interval_s
+    rates: bool = True  # of the service and its pools: arrivals, mean lengths, failures, finished requests, tokens
     replicas: bool = False  # per-replica gauges: running and waiting requests, KV use
     replica_rates: bool = False  # per-replica rates too: finished requests, tokens, preemptions; implies `replicas`
     engine_detail: bool = False  # EngineDetail of each replica; implies `replicas`

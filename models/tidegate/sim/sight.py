@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from tidegate.perf.profile import PS_PER_S
 from tidegate.sim.fleet_protocol import Fleet
 from tidegate.sim.latencies import latency_readings, sli_readings
-from tidegate.sim.membership import SOURCE, MembershipView, PoolMembers
-from tidegate.sim.metric_faults import UNREADABLE, MetricFaults, Source, rows_of
+from tidegate.sim.membership import NOT_ASKED, SOURCE, MembershipView
+from tidegate.sim.metric_faults import UNREADABLE, MetricFaults, Source
 from tidegate.sim.past import Past
 from tidegate.sim.policies import Wants
+from tidegate.sim.pool_sums import PoolSums
 from tidegate.sim.replica_signals import replica_observations
 from tidegate.sim.sample import FleetSample
 from tidegate.sim.scrapes import Scrapes
-from tidegate.sim.trace import Int64Array
 from tidegate.sim.window import Window
 from tidegate.terms.fleet import PoolKey
 from tidegate.terms.history import History
-from tidegate.terms.observation import Observation, PoolObservation, ServiceObservation
+from tidegate.terms.observation import LatencyReading, Observation, PoolObservation, ServiceObservation, SliReading
 from tidegate.terms.policy import PoolPolicy, ServicePolicy
 from tidegate.terms.signal import Signal, UnknownReason, unknown
 
@@ -54,12 +54,11 @@ class Sight:
         self._delay_s = scrape_delay_s
         self._past = past
         interval_ps = round(wants.scrape_interval_s * PS_PER_S)
-        windows_s = (wants.rate_window_s, *(w for _, _, w in wants.latencies))
         most_delay_s = scrape_delay_s + max((faults.delay_s(f.start_s) for f in faults.faults), default=0.0)
+        self._back = _scrapes_in(wants.rate_window_s, interval_ps)
+        most_back = max([self._back, *(_scrapes_in(w, interval_ps) for _, _, w in wants.latencies)])
         self._scrapes = Scrapes(
-            interval_ps=interval_ps,
-            keep=2 + sum(-(-round(s * PS_PER_S) // interval_ps) for s in (max(windows_s), most_delay_s)),
-            faults=faults,
+            interval_ps=interval_ps, keep=2 + most_back + _scrapes_in(most_delay_s, interval_ps), faults=faults
         )
         pools = fleet.setup.pools
         self._profiles = {p.key: p.profile for p in pools}
@@ -87,19 +86,16 @@ class Sight:
         self.membership.update(self._fleet.members(), pending_s)
         gateway, engines = self._window(Source.GATEWAY, now_s), self._window(Source.ENGINE, now_s)
         last = gateway.last
+        arrivals, prompts, outputs, failed = self._load(gateway)
         service = ServiceObservation(
             service=self._policy.name,
-            arrivals_per_s=gateway.rate("arrived"),
-            prompt_tokens_mean=_mean(gateway, "prompt_tokens"),
-            output_tokens_mean=_mean(gateway, "output_tokens"),
-            failed_per_s=_failed(gateway),
-            slis=sli_readings(self._policy.slos, self._fleet.setup, gateway, self._since(gateway, None))
-            if self._wants.slis
-            else (),
-            pools=tuple(self._pool(p, gateway, engines) for p in self._policy.pools),
-            latencies=latency_readings(
-                self._wants.latencies, self._fleet.setup, gateway, lambda window_s: self._since(gateway, window_s)
-            ),
+            arrivals_per_s=arrivals,
+            prompt_tokens_mean=prompts,
+            output_tokens_mean=outputs,
+            failed_per_s=failed,
+            slis=self._slis(gateway) if self._wants.slis else (),
+            pools=tuple([self._pool(p, gateway, engines) for p in self._policy.pools]),
+            latencies=self._latencies(gateway) if self._wants.latencies else (),
             pending_prompt_tokens=gateway.gauge(float(gateway.copies * last.pending_prompt_tokens) if last else 0.0),
         )
         return Observation(observed_at_s=now_s, services=(service,))
@@ -115,33 +111,52 @@ class Sight:
     def _delay_of(self, now_s: float) -> float:
         return self._delay_s + self._faults.delay_s(now_s)
 
+    def _load(self, gateway: Window) -> tuple[Signal, Signal, Signal, Signal]:
+        """Return arrivals/s, mean prompt and output tokens, and failures/s."""
+        if not self._wants.rates:
+            return NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED
+        return (
+            gateway.rate("arrived"),
+            _mean(gateway, "prompt_tokens"),
+            _mean(gateway, "output_tokens"),
+            _failed(gateway),
+        )
+
+    def _slis(self, gateway: Window) -> tuple[SliReading, ...]:
+        return sli_readings(self._policy.slos, self._fleet.setup, gateway, self._since(gateway, self._back))
+
+    def _latencies(self, gateway: Window) -> tuple[LatencyReading, ...]:
+        def since(window_s: float) -> FleetSample | None:
+            return self._since(gateway, _scrapes_in(window_s, self._scrapes.interval_ps))
+
+        return latency_readings(self._wants.latencies, self._fleet.setup, gateway, since)
+
     def _window(self, source: Source, now_s: float) -> Window:
         """Return the ends of the rate window as they can be read now."""
-        scrapes = self._scrapes
+        scrapes, faults, back = self._scrapes, self._faults, self._back
         number = scrapes.newest(round((now_s - self._delay_of(now_s)) * PS_PER_S))
-        unreadable = self._faults.unreadable(now_s)
+        unreadable = faults.unreadable(now_s)
         last = None if unreadable or number < 0 else scrapes.get(source, number)
-        back = -(-round(self._wants.rate_window_s * PS_PER_S) // scrapes.interval_ps)
         at_s = max(0, number) * scrapes.interval_ps / PS_PER_S
-        blind = last is None and not unreadable
+        why = UNREADABLE
+        if last is None and not unreadable:
+            why = faults.blind(source, at_s if number >= 0 else -1.0)
         return Window(
             source=source,
             now_s=now_s,
-            copies=1 if source is Source.ENGINE and self._wants.folds_copies else self._faults.copies(now_s),
+            copies=1 if source is Source.ENGINE and self._wants.folds_copies else faults.copies(now_s),
             number=number,
             last=last,
             first=scrapes.get(source, number - back) if last is not None else None,
             at_s=at_s,
             span_s=back * scrapes.interval_ps / PS_PER_S,
-            why=self._faults.blind(source, at_s if number >= 0 else -1.0) if blind else UNREADABLE,
+            why=why,
         )
 
-    def _since(self, window: Window, window_s: float | None) -> FleetSample | None:
-        """Return the oldest stored sample within a window of the newest; None: that of rates."""
+    def _since(self, window: Window, back: int) -> FleetSample | None:
+        """Return the oldest stored sample at most `back` scrapes before the newest."""
         if window.last is None:
             return None
-        wanted_s = self._wants.rate_window_s if window_s is None else window_s
-        back = -(-round(wanted_s * PS_PER_S) // self._scrapes.interval_ps)
         return self._scrapes.earliest(window.source, window.number - back, until=window.number)
 
     def _pool(self, pool: PoolPolicy, gateway: Window, engines: Window) -> PoolObservation:
@@ -150,15 +165,18 @@ class Sight:
         wants, replicas = self._wants, roster.bare
         if wants.replicas or wants.replica_rates or wants.engine_detail:
             replicas = replica_observations(roster, engines, profile=self._profiles[key], wants=wants)
-        sums = _Sums(roster=roster, engines=engines)
+        sums = PoolSums(roster, engines)
+        finished, output_tokens = NOT_ASKED, NOT_ASKED
+        if wants.rates:
+            finished, output_tokens = sums.rates("finished", "output_done_tokens")
         violations = ("engine metrics renamed",) if self._faults.renamed(engines.now_s) else ()
         return PoolObservation(
             key=key,
             replicas=replicas,
             running_requests=sums.gauge("running"),
             waiting_requests=sums.gauge("waiting"),
-            finished_per_s=sums.rate("finished"),
-            output_tokens_per_s=sums.rate("output_done_tokens"),
+            finished_per_s=finished,
+            output_tokens_per_s=output_tokens,
             gateway_in_flight_requests=self._in_flight(key, gateway),
             # Without an endpoint the gateway answers 503 at once: it never holds a request.
             gateway_pending_requests=gateway.gauge(0.0),
@@ -175,46 +193,9 @@ class Sight:
         return gateway.read(float(gateway.copies * int(live.sum())))
 
 
-class _Sums:
-    """Sums over a pool's ready replicas, with coverage = those that reported / all."""
-
-    def __init__(self, *, roster: PoolMembers, engines: Window) -> None:
-        self._engines = engines
-        self._ready = len(roster.ready)
-        self._last = self._rows(engines.last, roster.ready)
-        self._first = self._rows(engines.first, roster.ready)
-
-    @staticmethod
-    def _rows(sample: FleetSample | None, ready: Int64Array) -> Int64Array | None:
-        return None if sample is None else rows_of(sample.member, ready)
-
-    def gauge(self, column: str) -> Signal:
-        engines = self._engines
-        if not self._ready:
-            return unknown(UnknownReason.ABSENT, "no replica reported", now_s=engines.now_s, source=SOURCE)
-        if engines.last is None or self._last is None:
-            return engines.lost()
-        rows = self._last[self._last >= 0] if self._last[0] < 0 or self._last.min() < 0 else self._last
-        if not len(rows):
-            return unknown(UnknownReason.ABSENT, "not scraped yet", now_s=engines.now_s, source=SOURCE)
-        total = engines.copies * int(getattr(engines.last, column)[rows].sum())
-        return engines.read(float(total), coverage_ratio=len(rows) / self._ready)
-
-    def rate(self, column: str) -> Signal:
-        engines = self._engines
-        if not self._ready:
-            return unknown(UnknownReason.ABSENT, "no replica reported", now_s=engines.now_s, source=SOURCE)
-        if engines.last is None or self._last is None:
-            return engines.lost()
-        if engines.first is None or self._first is None:
-            return engines.young()
-        both = (self._last >= 0) & (self._first >= 0)
-        known = int(both.sum())
-        if not known:
-            return engines.young()
-        now, then = getattr(engines.last, column)[self._last[both]], getattr(engines.first, column)[self._first[both]]
-        total = engines.copies * (int(now.sum()) - int(then.sum()))
-        return engines.read(total / engines.span_s, coverage_ratio=known / self._ready)
+def _scrapes_in(window_s: float, interval_ps: int) -> int:
+    """Return how many scrapes back a window reaches: one that is no whole number of scrapes reaches farther."""
+    return -(-round(window_s * PS_PER_S) // interval_ps)
 
 
 def _mean(gateway: Window, tokens: str) -> Signal:
