@@ -77,14 +77,23 @@ def summary(of: FloatArray, level: float | None, bounds_s: Sequence[float] = ())
     if not bounds_s:
         return float(np.quantile(of, level))
     edges = np.array([0.0, *bounds_s])
-    below = np.searchsorted(np.sort(of), edges, side="right") / len(of)
-    return float(np.interp(level, *_rising(below, edges)))
+    shares = np.searchsorted(np.sort(of), edges, side="right") / len(of)
+    return float(read_off(np.array([level]), shares, edges)[0])
 
 
-def _rising(shares: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Drop buckets nobody fell into, so that a share stands for one edge."""
-    keep = np.concatenate([[True], np.diff(shares) > 0.0])
-    return shares[keep], edges[keep]
+def read_off(levels: FloatArray, shares: FloatArray, edges: FloatArray) -> FloatArray:
+    """Return quantiles of a histogram, linear inside a bucket; beyond the last edge that edge.
+
+    Args:
+        levels: In (0, 1), shape (n,).
+        shares: Events at or below each edge, never falling, 0 at the first; shape (edges,).
+        edges: Ascending.
+    """
+    above = np.clip(np.searchsorted(shares, levels, side="left"), 1, len(edges) - 1)
+    low, high = shares[above - 1], shares[above]
+    inside = np.clip((levels - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
+    found: FloatArray = edges[above - 1] + inside * (edges[above] - edges[above - 1])
+    return found
 
 
 def cases_of(loads: Sequence[Load], *, train: Sequence[str] = ()) -> tuple[Case, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidegate.app.profiles.cases import Case, Figure, Metric
+from tidegate.app.profiles.cases import Case, Figure, Metric, read_off
 from tidegate.app.profiles.log import FloatArray, Int64Array
 from tidegate.catalogue import canonical
 from tidegate.catalogue.quantity import EngineCatalogue, Quantity
@@ -34,6 +34,7 @@ _MEANS: tuple[tuple[Quantity, Metric, float], ...] = (
 _LEVELS = (0.5, 0.9)
 _LEVEL_SPREAD = 0.15  # of a quantile off buckets
 _LIVE_SPREAD = 0.10
+_LEAST_LIVE = 1.0  # a gauge is read every few seconds: fewer requests than that are there by luck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +142,7 @@ class _Window:
         if itl is not None:
             yield Figure(metric=Metric.ITL, level=None, value=itl, spread_ratio=0.025)
         live = sum(self.gauge(q) or 0.0 for q in (canonical.RUNNING, canonical.WAITING)) / replicas
-        if live > 0.0:
+        if live >= _LEAST_LIVE:
             yield Figure(metric=Metric.LIVE, level=None, value=live, spread_ratio=_LIVE_SPREAD)
 
     def replicas(self, at_s: float) -> int:
@@ -214,8 +215,7 @@ class _Lengths:
         rates = np.array([0.0, *(r for b, r in self.of.buckets if np.isfinite(b))])
         shares: FloatArray = rates / self.of.total_per_s
         levels = (np.arange(count) + 0.5) / count
-        keep = np.concatenate([[True], np.diff(shares) > 0.0])
-        found: FloatArray = np.interp(levels, shares[keep], bounds[keep])
+        found = read_off(levels, shares, bounds)
         scaled = random.permutation(found) * (self.mean_tokens / float(np.mean(found)))
         tokens: Int64Array = np.maximum(1, np.round(scaled)).astype(np.int64)
         return tokens
