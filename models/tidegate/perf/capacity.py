@@ -291,9 +291,9 @@ def _most(bounds: list[_Bound]) -> tuple[float, Limit]:
     have equal answers.
     """
     search = _Search(bounds)
-    if not search.holds(_LONE):
-        return 0.0, search.binding(_LONE)
     low = high = 0.1
+    if not search.holds(low) and not search.holds(_LONE):
+        return 0.0, search.binding(_LONE)
     while high < _MOST_PER_STEP and search.holds(high):
         low, high = high, high * 4.0
     while low > _LONE and not search.holds(low):
