@@ -35,22 +35,21 @@ class Blocks:
         Raises:
             ValueError: Not whole numbers, or more than the prompt has blocks; its text says what it must be.
         """
-        runs = []
-        for one in ids:
-            if not isinstance(one, int) or isinstance(one, bool) or not 0 <= one <= MAX_ID:
-                msg = f"whole numbers from 0 to {MAX_ID}"
-                raise ValueError(msg)
-            runs.append((one, one))
-        self._add(runs, prompt_tokens)
+        # Whole lists at a time: a trace has twenty ids a request.
+        try:
+            given = array("q", ids)  # type: ignore[arg-type]  # what is no whole number of 64 bits raises
+        except (TypeError, OverflowError):
+            given = array("q", [-1])
+        if len(given) and min(given) < 0:
+            msg = f"whole numbers from 0 to {MAX_ID}"
+            raise ValueError(msg)
+        left = self._room(len(given), prompt_tokens)
+        self._counts.append(left)
+        self._firsts.extend(given[:left])
+        self._lengths.extend(array("q", [1]) * left)
 
     def _add(self, runs: list[tuple[int, int]], prompt_tokens: int) -> None:
-        total = sum(last - first + 1 for first, last in runs)
-        # A prompt that ends inside a block may still have an id for it: no cache can use it.
-        if total > -(-prompt_tokens // self.block_tokens):
-            most = -(-prompt_tokens // self.block_tokens)
-            msg = f"at most {most} ids for {prompt_tokens} prompt tokens in blocks of {self.block_tokens}"
-            raise ValueError(msg)
-        left = min(total, prompt_tokens // self.block_tokens)
+        left = self._room(sum(last - first + 1 for first, last in runs), prompt_tokens)
         self._counts.append(left)
         for first, last in runs:
             length = min(left, last - first + 1)
@@ -58,6 +57,15 @@ class Blocks:
                 self._firsts.append(first)
                 self._lengths.append(length)
             left -= length
+
+    def _room(self, ids: int, prompt_tokens: int) -> int:
+        """Return how many of a request's ids stand for a whole block."""
+        most = -(-prompt_tokens // self.block_tokens)
+        if ids > most:
+            msg = f"at most {most} ids for {prompt_tokens} prompt tokens in blocks of {self.block_tokens}"
+            raise ValueError(msg)
+        # A prompt that ends inside a block may still have an id for it: no cache can use it.
+        return min(ids, prompt_tokens // self.block_tokens)
 
     def columns(self) -> tuple[Int64Array, Int64Array]:
         """Return `hash_start` and `hashes` of the trace."""
