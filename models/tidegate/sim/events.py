@@ -11,6 +11,7 @@ class SimRequest:
     prompt_tokens: int  # >= 1
     output_tokens: int  # >= 1; the replica makes exactly this many
     cached_tokens: int = 0  # leading prompt tokens whose KV a prefix cache already holds; they still occupy KV
+    hashes: tuple[int, ...] = ()  # hash blocks of the prompt from its first token on, for a replica with a prefix cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +30,5 @@ class Step:
     admitted: tuple[int, ...]  # got KV and their first chunk, new or returning
     emitted: tuple[int, ...]  # one token each
     finished: tuple[int, ...]  # a part of `emitted`
+    loaded_tokens: int = 0  # from tiers below HBM, for those admitted
+    stored_tokens: int = 0  # to tiers below HBM, of prompts completed

@@ -8,16 +8,16 @@ import heapq
 from collections.abc import Sequence
 
 from tidegate.sim.events import SimRequest, Step
+from tidegate.sim.kvtier import KvTier
 from tidegate.sim.ledger import Ledger
 from tidegate.sim.members import Member, Roster
 from tidegate.sim.replica import ReplicaSim
-from tidegate.sim.routing import Router
+from tidegate.sim.routing import Router, emptiest
 from tidegate.sim.sample import FleetSample, MemberEvent, MemberView, Outcomes
 from tidegate.sim.sampling import sample_of
 from tidegate.sim.setup import FleetSetup
 from tidegate.sim.soundness import check_fleet
 from tidegate.sim.trace import Trace
-from tidegate.terms.errors import NotBuiltYetError
 from tidegate.terms.fleet import ReplicaState, Role
 
 _STEP_RANK, _READY_RANK = 1, 2
@@ -32,14 +32,14 @@ class FleetSim:
 
     def __init__(self, trace: Trace, setup: FleetSetup) -> None:
         check_fleet(trace, setup)
-        if any(p.cache for p in setup.pools) or any(p.role is not Role.AGGREGATED for p in setup.pools):
-            msg = "prefix caches and disaggregated pools in the fleet simulator"
-            raise NotBuiltYetError(msg)
         self._trace = trace
         self._setup = setup
         self._now_ps = 0
         self._ledger = Ledger(trace, setup)
         self._router = Router(trace, setup)
+        remote_blocks = max((p.cache.remote_blocks for p in setup.pools if p.cache is not None), default=0)
+        self._remote = KvTier(remote_blocks) if remote_blocks else None
+        self._disaggregated = any(p.role is Role.PREFILL for p in setup.pools)
         self._roster = Roster(setup=setup, new_engine=self._new_engine)
         self._reusable: list[int] = trace.reusable_tokens.tolist()
         self._notes: list[
@@ -145,23 +145,44 @@ class FleetSim:
         return self._roster.replica_ps(pool, until_ps)
 
     def _new_engine(self, pool: int) -> ReplicaSim:
-        return ReplicaSim(self._setup.pools[pool].profile)
+        one = self._setup.pools[pool]
+        has_remote = one.cache is not None and one.cache.remote_blocks
+        return ReplicaSim(one.profile, cache=one.cache, remote=self._remote if has_remote else None)
 
     def _route(self, request: int) -> None:
         """Hand a request to a ready replica of the first stage, or refuse it."""
-        candidates = self._roster.ready(Role.AGGREGATED)
+        candidates = self._roster.ready(Role.PREFILL if self._disaggregated else Role.AGGREGATED)
         if not candidates:
             self._ledger.refuse(request)
             return
         member = self._router.pick(request, candidates)
         member.sent_since_sample += 1
+        cached = self._setup.pools[member.pool].cache is not None
         asked = SimRequest(
             key=request,
             prompt_tokens=self._ledger.prompts[request],
-            output_tokens=self._ledger.outputs[request],
+            output_tokens=1 if self._disaggregated else self._ledger.outputs[request],
             cached_tokens=self._reusable[request] if self._reusable else 0,
+            hashes=self._trace.hashes_of(request) if cached else (),
         )
         self._submit(member, asked, self._now_ps)
+
+    def _hand_off(self, request: int) -> None:
+        """Hand a request whose prompt is computed to a decode replica, which gets it once its KV is there."""
+        candidates = self._roster.ready(Role.DECODE)
+        link = self._setup.link
+        if not candidates or link is None:
+            self._ledger.refuse(request)
+            return
+        prompt = self._ledger.prompts[request]
+        asked = SimRequest(
+            key=request,
+            prompt_tokens=prompt,
+            output_tokens=self._ledger.outputs[request],
+            cached_tokens=prompt,  # but for its last token, which gives the first of the answer
+        )
+        arrived_ps = self._now_ps + link.base_ps + link.ps_per_token * prompt
+        self._submit(emptiest(request, candidates), asked, arrived_ps)
 
     def _submit(self, member: Member, asked: SimRequest, arrived_ps: int) -> None:
         if not member.engine.submit(asked, arrived_ps):
@@ -188,12 +209,17 @@ class FleetSim:
         ledger = self._ledger
         member.output_done_tokens += len(step.emitted)
         member.finished += len(step.finished)
+        prefill = self._setup.pools[member.pool].role is Role.PREFILL
+        handed_on = {r for r in step.finished if prefill and ledger.outputs[r] > 1}
         for request in step.emitted:
-            if ledger.first_ps[request] < 0:
+            if ledger.first_ps[request] < 0 and request not in handed_on:
                 ledger.begin_answer(request, step.ended_at_ps)
                 member.prompt_done_tokens += ledger.prompts[request]
         for request in step.finished:
-            ledger.end_answer(request, step.ended_at_ps)
+            if request in handed_on:
+                self._hand_off(request)
+            else:
+                ledger.end_answer(request, step.ended_at_ps)
 
     def _note_next(self, member: Member) -> None:
         """Write down when something happens next at a member, unless that is written already."""
