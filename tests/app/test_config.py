@@ -122,7 +122,7 @@ def test_defaults_are_the_documented_ones() -> None:
         ("threshold: 80ms, ", "", "spec.slos[1].threshold: missing, must be the longest good tpot"),
         ("name: tpot", "name: ttft", 'p.yaml:10: spec.slos[1].name: "ttft" is given twice, first on line 9'),
         ("a100-llama8b-tp1", "a100-lama8b-tp1", "(did you mean a100-llama8b-tp1?)"),
-        ("a100-llama8b-tp1", "zzz", "must be a shipped engine profile (a100-llama70b-tp2, "),
+        ("a100-llama8b-tp1", "zzz", "must be a shipped engine profile (`tidegate profile list` names all "),
         ("a100-llama8b-tp1", "none.yaml", "profile cannot be used: none.yaml: no such file"),
         ("a100-llama8b-tp1", "h100-llama8b-tp1", "must be nvidia-h100"),
         ("a100-llama8b-tp1", "a100-llama8b-tp2", "spec.pools[0].parallelism.tensor: got 1, must be 2"),

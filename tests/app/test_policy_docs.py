@@ -9,6 +9,7 @@ from tidegate.app.config_schema import field_table, inventory_schema, policy_sch
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+PROFILE_DOCS = (ROOT / "docs" / "profiles.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("schema", [policy_schema(), inventory_schema()], ids=lambda s: str(s["title"]))
@@ -33,7 +34,11 @@ def test_every_field_has_a_description() -> None:
     assert [row for row in rows if row.rstrip(" |").endswith("|") or row.split(" | ")[-1].strip(" |") == ""] == []
 
 
-def test_policy_docs_list_every_shipped_profile() -> None:
+def test_profile_docs_list_every_shipped_profile() -> None:
     profiles = [load_profile(name) for name in shipped_profiles()]
-    rows = "\n".join(f"| `{p.name}` | `{p.model}` | `{p.accelerator}` | {p.tensor_parallel} |" for p in profiles)
-    assert f"| --- | --- | --- | --- |\n{rows}\n\n" in DOCS
+    rows = "\n".join(
+        f"| `{p.name}` | `{p.model}` | `{p.accelerator}` | {p.tensor_parallel} | {p.engine} {p.engine_version} "
+        f"| {p.fit_error_ratio:.1%} |"
+        for p in profiles
+    )
+    assert f"| --- | --- | --- | --- | --- | --- |\n{rows}\n\n" in PROFILE_DOCS

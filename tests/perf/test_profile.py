@@ -37,8 +37,8 @@ def test_shipped_profile_holds_the_kv_its_memory_leaves(name: str) -> None:
     assert load_profile(name).kv_capacity_tokens == pytest.approx(expected, abs=16)
 
 
-def test_profile_of_an_unknown_name_lists_the_known_and_the_nearest() -> None:
-    with pytest.raises(PolicyFileError, match=r"a100-lama8b-tp1.*did you mean a100-llama8b-tp1"):
+def test_profile_of_an_unknown_name_says_where_the_known_are_and_the_nearest() -> None:
+    with pytest.raises(PolicyFileError, match=r"a100-lama8b-tp1.*tidegate profile list.*did you mean a100-llama8b-tp1"):
         load_profile("a100-lama8b-tp1")
 
 
@@ -106,3 +106,31 @@ def test_profile_problems_names_a_budget_too_small_for_its_sequences() -> None:
     profile = replace(load_profile("a100-llama8b-tp1"), token_budget=255)
 
     assert [field for field, _ in profile_problems(profile)] == ["token_budget"]
+
+
+def test_optional_fields_may_be_left_out_or_given(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    bare = "\n".join(line for line in shipped_text().splitlines() if not line.startswith("fitErrorRatio")) + "\n"
+    path.write_text(bare, encoding="utf-8")
+    assert load_profile(str(path)).front_end_ps_per_live == 0
+    assert load_profile(str(path)).fit_error_ratio == 0.0
+
+    path.write_text(f"{bare}frontEndPsPerLive: 400000000\nfitErrorRatio: 0.02\n", encoding="utf-8")
+    assert load_profile(str(path)).front_end_ps_per_live == 400_000_000
+
+    path.write_text(f"{bare}fitErrorRatio: 3.5\n", encoding="utf-8")
+    with pytest.raises(PolicyFileError, match=r"fitErrorRatio: got 3.5, must be between 0 and 1"):
+        load_profile(str(path))
+
+
+def test_profiles_made_of_tables_hold_their_quality() -> None:
+    profiles = [load_profile(name) for name in shipped_profiles()]
+
+    assert all(0.0 < p.fit_error_ratio <= 0.06 for p in profiles)
+    assert {p.engine for p in profiles} == {"vllm", "sglang"}
+    assert len({(p.model, p.accelerator, p.tensor_parallel, p.engine) for p in profiles}) == len(profiles)
+    by_name = {p.name: p for p in profiles}
+    for slow, fast in (("a100", "h100"), ("h100", "b200")):
+        one, two = by_name[f"{slow}-llama8b-tp1"], by_name[f"{fast}-llama8b-tp1"]
+        assert one.compute_ps_per_token > two.compute_ps_per_token
+        assert one.kv_read_ps_per_token > two.kv_read_ps_per_token

@@ -176,9 +176,8 @@ def _finder(folder: Path) -> Callable[[str], ProfileFacts | str]:
             known = shipped_profiles()
             if "/" in name or name.endswith((".yaml", ".yml")):
                 return f"profile cannot be used: {str(exc).replace(chr(10), '; ')}"
-            return got_must(name, f"a shipped engine profile ({', '.join(known)}) or a file") + did_you_mean(
-                name, known
-            )
+            must = f"a shipped engine profile (`tidegate profile list` names all {len(known)}) or a file"
+            return got_must(name, must) + did_you_mean(name, known)
 
     return find
 

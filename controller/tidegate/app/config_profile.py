@@ -45,7 +45,8 @@ def load_profile(name_or_path: str) -> EngineProfile:
         return _parse(text, name_or_path)
     known = shipped_profiles()
     if name_or_path not in known:
-        must = f"a file or one of {', '.join(known)}{did_you_mean(name_or_path, known)}"
+        names = f"one of the {len(known)} that `tidegate profile list` names"
+        must = f"a file, or {names}{did_you_mean(name_or_path, known)}"
         raise_problems([Problem(file="engine profile", line=None, field="", text=got_must(name_or_path, must))])
     return _shipped(name_or_path)
 
