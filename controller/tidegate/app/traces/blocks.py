@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Blocks:
         """
         self._add([_run(word) for word in text.split()], prompt_tokens)
 
-    def add_ids(self, ids: Sequence[object], prompt_tokens: int) -> None:
+    def add_ids(self, ids: Sequence[Any], prompt_tokens: int) -> None:
         """Add a request whose ids are listed.
 
         Raises:
@@ -37,7 +38,7 @@ class Blocks:
         """
         # Whole lists at a time: a trace has twenty ids a request.
         try:
-            given = array("q", ids)  # type: ignore[arg-type]  # what is no whole number of 64 bits raises
+            given = array("q", ids)  # what is no whole number of 64 bits raises
         except (TypeError, OverflowError):
             given = array("q", [-1])
         if len(given) and min(given) < 0:
