@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.dynamo.engine import ITL_S, TTFT_S, engine_args, fitted
 from benchmarks.dynamo.fidelity import compared
 from benchmarks.dynamo.loads import Load, load_of
+from benchmarks.dynamo.planner_policy import planner_policy
 from benchmarks.dynamo.tidegate_policy import TidegatePolicy
 
 from tidegate.perf.profile import EngineProfile
@@ -39,13 +40,17 @@ PLANNERS: dict[str, dict[str, Any]] = {
 }
 STATIC = {"static-3p1d": (3, 1), "static-4p1d": (4, 1), "static-5p1d": (5, 1)}
 TIDEGATE = "tidegate"
-ALL = (*PLANNERS, *STATIC, TIDEGATE)
+# Re-implemented here, to be held against the planner itself; only when asked for.
+OURS = ("dynamo-throughput", "dynamo-load", "dynamo-hybrid")
+ALL = (TIDEGATE, *PLANNERS, *STATIC)
 
 
 def run(policy: str, trace: Path, profiles: tuple[EngineProfile, EngineProfile]) -> Report:
     """Return their simulator's report of one policy on a load."""
     if policy in STATIC:
         return _replay(trace, None, STATIC[policy])
+    if policy in OURS:
+        return _replay(trace, planner_policy(policy, profiles), (1, 1))
     if policy == TIDEGATE:
         return _replay(trace, TidegatePolicy(prefill=profiles[0], decode=profiles[1]), (1, 1))
     planner = importlib.import_module("dynamo.replay.planner").planner_replay_adapter
@@ -113,9 +118,9 @@ _QUANTILES = (("p50", "median"), ("p95", "p95"), ("p99", "p99"))
 def main() -> int:
     wanted = _parser().parse_args()
     policies = ALL if wanted.policies == "all" else tuple(wanted.policies.split(","))
-    unknown = [p for p in policies if p not in ALL]
+    unknown = [p for p in policies if p not in (*ALL, *OURS)]
     if unknown:
-        print(f"--policies: unknown {', '.join(unknown)}; known: {', '.join(ALL)}", file=sys.stderr)
+        print(f"--policies: unknown {', '.join(unknown)}; known: {', '.join((*ALL, *OURS))}", file=sys.stderr)
         return 2
     logging.disable(logging.WARNING)
     load = load_of(wanted.load, wanted.seed).first(wanted.minutes)
@@ -139,7 +144,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--load", default="fast", help="fast, slow, azure, or a .csv.gz with azure's columns")
     parser.add_argument("--minutes", type=float, help="only the first minutes of the load")
     parser.add_argument("--seed", type=int, default=1, help="of the made loads and of copies")
-    parser.add_argument("--policies", default="all", help=f"comma separated; all: {', '.join(ALL)}")
+    parser.add_argument(
+        "--policies", default="all", help=f"comma separated; all: {', '.join(ALL)}; also: {', '.join(OURS)}"
+    )
     parser.add_argument("--no-fidelity", action="store_true", help="leave Tidegate's simulator out")
     return parser
 
