@@ -82,6 +82,8 @@ def needs_of(facts: Facts) -> dict[PoolKey, PoolNeed]:
     found: dict[PoolKey, PoolNeed] = {}
     for role in Role:
         pools = [p for p in facts.policy.pools if p.role is role]
+        if not pools:
+            continue
         sized = sorted(
             (p for p in pools if sizable(facts.capacity.get(p.key))),
             key=lambda p: (p.cost_usd_per_h / facts.capacity[p.key].requests_per_s, p.key),

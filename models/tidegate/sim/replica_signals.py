@@ -1,5 +1,7 @@
 """Per-replica signals, built only for laws that ask for them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -67,22 +69,16 @@ class _Columns:
 
     def __init__(self, roster: PoolMembers, engines: Window) -> None:
         self._engines = engines
-        self._last = _rows(engines.last, roster)
         self._roster = roster
-        self._scraped = self._last >= 0
+        self._last = _rows(engines.last, roster)
+        self._scraped: BoolArray = self._last >= 0
         # Equal numbers of one scrape are one signal: most replicas wait for nothing, many run as much as another.
         self._made: dict[float, Signal] = {0.0: TrueZero(sampled_at_s=engines.at_s, coverage_ratio=1.0, source=SOURCE)}
-        self._unscraped: Signal = (
-            engines.lost()
-            if engines.last is None
-            else unknown(UnknownReason.ABSENT, "not scraped yet", now_s=engines.now_s, source=SOURCE)
-        )
-        self._young: Signal = engines.young() if engines.last is not None else engines.lost()
 
     def gauge(self, column: str, *, per: float = 1.0, copies: int | None = None) -> list[Signal]:
         last = self._engines.last
         if last is None:
-            return [self._unscraped] * len(self._last)
+            return [self._unscraped()] * len(self._last)
         times = self._engines.copies if copies is None else copies
         numbers = _taken(getattr(last, column), self._last) * times / per
         return self._signals(numbers, self._scraped, self._unscraped)
@@ -90,21 +86,27 @@ class _Columns:
     def rate(self, column: str) -> list[Signal]:
         last, first = self._engines.last, self._engines.first
         if last is None or first is None:
-            return [self._young] * len(self._last)
+            return [self._engines.young() if last is not None else self._engines.lost()] * len(self._last)
         rows = _rows(first, self._roster)
         grown = _taken(getattr(last, column), self._last) - _taken(getattr(first, column), rows)
         known = self._scraped & (rows >= 0)
-        return self._signals(grown * self._engines.copies / self._engines.span_s, known, self._young)
+        return self._signals(grown * self._engines.copies / self._engines.span_s, known, self._engines.young)
 
     def constant(self, number: float) -> list[Signal]:
         return self._signals(np.full(len(self._last), number), self._scraped, self._unscraped)
 
-    def _signals(self, numbers: FloatArray, known: BoolArray, otherwise: Signal) -> list[Signal]:
+    def _unscraped(self) -> Signal:
+        if self._engines.last is None:
+            return self._engines.lost()
+        return unknown(UnknownReason.ABSENT, "not scraped yet", now_s=self._engines.now_s, source=SOURCE)
+
+    def _signals(self, numbers: FloatArray, known: BoolArray, why_not: Callable[[], Signal]) -> list[Signal]:
         made, listed = self._made, numbers.tolist()
         for n in set(listed).difference(made):
             made[n] = Value(value=n, sampled_at_s=self._engines.at_s, coverage_ratio=1.0, source=SOURCE)
         if known.all():
             return [made[n] for n in listed]
+        otherwise = why_not()
         return [made[n] if there else otherwise for n, there in zip(listed, known.tolist(), strict=True)]
 
 
