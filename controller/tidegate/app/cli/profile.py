@@ -78,7 +78,12 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     live = parser.add_argument_group("a running fleet, in place of CSV")
     live.add_argument("--service", metavar="NAME", help="value of the label `service` of its series")
     live.add_argument("--pool", metavar="NAME", help="value of the label `pool` (default: any)")
-    live.add_argument("--replica-label", default="replica", metavar="LABEL", help="tells replicas apart")
+    live.add_argument(
+        "--replica-label",
+        default="replica",
+        metavar="LABEL",
+        help="label that tells replicas apart (default: %(default)s)",
+    )
     live.add_argument("--since", default="2h", metavar="TIME", help="how far back to look (default: %(default)s)")
     live.add_argument("--window", default="10m", metavar="TIME", help="length of one load (default: %(default)s)")
     add_prometheus_arguments(parser)
