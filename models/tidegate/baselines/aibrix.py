@@ -147,7 +147,7 @@ def _contender(name: str, world: World, setting: float | None, *, as_found: bool
         name=name,
         law=pool_law(lambda facts, kept: _rule(facts, kept, each[facts.pool.key])),
         start=LawMemory(),
-        wants=Wants(period_s=RESYNC_S, scrape_interval_s=RESYNC_S, replicas=True),
+        wants=Wants(period_s=RESYNC_S, scrape_interval_s=RESYNC_S, rates=False, replicas=True),
         setting=chosen,
     )
 

@@ -264,7 +264,9 @@ def _queue_knob(world: World) -> Knob:
 def _queue(world: World, setting: float | None) -> Contender:
     chosen = _queue_knob(world).default if setting is None else setting
     law = queue_law(targets(world, world.concurrency, chosen).__getitem__, Behavior())
-    return Contender(name="hpa-queue", law=law, start=LawMemory(), wants=Wants(period_s=SYNC_S), setting=chosen)
+    return Contender(
+        name="hpa-queue", law=law, start=LawMemory(), wants=Wants(period_s=SYNC_S, rates=False), setting=chosen
+    )
 
 
 def _kv_knob(world: World) -> Knob:
@@ -275,7 +277,7 @@ def _kv_knob(world: World) -> Knob:
 def _kv(world: World, setting: float | None) -> Contender:
     chosen = _kv_knob(world).default if setting is None else setting
     law = kv_law(targets(world, kv_at_capacity(world), chosen).__getitem__, Behavior())
-    wants = Wants(period_s=SYNC_S, replicas=True)
+    wants = Wants(period_s=SYNC_S, rates=False, replicas=True)
     return Contender(name="hpa-kv", law=law, start=LawMemory(), wants=wants, setting=chosen)
 
 

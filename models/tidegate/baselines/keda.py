@@ -173,7 +173,7 @@ def _contender(name: str, world: World, setting: float | None, fallback: dict[st
         name=name,
         law=pool_law(lambda facts, kept: _rule(facts, kept, each[facts.pool.key])),
         start=LawMemory(),
-        wants=Wants(period_s=SYNC_S),
+        wants=Wants(period_s=SYNC_S, rates=False),
         setting=chosen,
     )
 

@@ -158,7 +158,7 @@ def _make(world: World, setting: float | None) -> Contender:
         name="kpa",
         law=pool_law(lambda facts, kept: _rule(facts, kept, each[facts.pool.key])),
         start=LawMemory(),
-        wants=Wants(period_s=TICK_S, scrape_interval_s=TICK_S),
+        wants=Wants(period_s=TICK_S, scrape_interval_s=TICK_S, rates=False),
         setting=chosen,
     )
 
