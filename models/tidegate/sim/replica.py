@@ -91,9 +91,9 @@ class ReplicaSim:
         return tuple(self._by_key)
 
     def uncomputed_tokens(self, now_ps: int) -> int:
-        """Return the tokens no step has taken up yet: of running prompts, and of waiting requests with lost answers."""
+        """Return the prompts of waiting requests, and what no step has taken up yet of running ones, in tokens."""
         late = [seq for at_ps, _, seq in self._arriving if at_ps <= now_ps and not seq.gone]
-        queued = sum(s.request.prompt_tokens + s.generated for s in (*self._waiting, *late))
+        queued = sum(s.request.prompt_tokens for s in (*self._waiting, *late))
         return queued + sum(s.prefill_left for s in self._running)
 
     def waiting(self, now_ps: int) -> int:
