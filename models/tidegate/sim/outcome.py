@@ -21,7 +21,6 @@ class Outcome:
     ttft_s: float | None = None
     tpot_s: float | None = None  # None also for one-token answers
     e2e_s: float | None = None
-    replica: str = ""  # empty: no replica was ready
 
 
 def outcomes_of(columns: Outcomes) -> tuple[Outcome, ...]:
