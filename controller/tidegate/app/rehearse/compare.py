@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.app.config_problem import did_you_mean
+from tidegate.app.rehearse.contest import SPEEDS, Contest, Entrant, findings
 from tidegate.app.rehearse.document import ConditionsFacts, Document, Objective, PoolFacts
-from tidegate.app.rehearse.findings import Finding, Match, forecast_pair, results_of
+from tidegate.app.rehearse.findings import forecast_pair, results_of
+from tidegate.app.rehearse.laws import Clairvoyant, best_static, rivals
 from tidegate.app.rehearse.loads import Loads, trace_facts
-from tidegate.app.rehearse.plays import play, rivals, world_of
+from tidegate.app.rehearse.plays import Stage, world_of
 from tidegate.app.rehearse.progress import Told
 from tidegate.sim.faults import FaultName
 from tidegate.sim.policies import Rival
@@ -35,30 +37,38 @@ class CompareOptions:
 
 def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence[Rival] = ()) -> Document:
     """Return the whole comparison."""
-    chosen = chosen_rivals(options.against, also)
     trace = loads.of(options.seeds[0])
     facts = trace_facts(loads, trace, seed=options.seeds[0])
     world = world_of(options.policy, trace, peak_per_s=facts.peak_requests_per_s)
-    findings = []
-    for i, rival in enumerate(chosen):
-        told(i, len(chosen), rival.name)
-        contender = rival.make(world, None)
-        plays = tuple(play(loads.of(s), world, contender, seed=s) for s in options.seeds)
-        findings.append(
-            Finding(name=rival.name, kind="policy", summary=rival.summary, source=rival.source,
-                    period_s=contender.wants.period_s, knob=None, default=plays, match=Match(reason="not searched"))
-        )  # fmt: skip
-    results = results_of(findings)
+    # Where nothing is drawn, another seed is the same play again.
+    seeds = options.seeds if loads.drawn else options.seeds[:1]
+    contest = Contest(
+        stage=Stage(loads=loads, world=world, seeds=seeds),
+        target_ratio=options.target_ratio,
+        speeds=SPEEDS if options.capacity_check else (),
+        faults=fault_names(options.faults),
+    )
+    entrants = [Entrant(player=rival) for rival in chosen_rivals(options.against, also)]
+    if options.oracles:
+        entrants += [Entrant(player=best_static(), kind="oracle"), Entrant(player=Clairvoyant(), kind="oracle")]
+    found = findings(contest, entrants, jobs=options.jobs, told=told)
+    results = results_of(found)
     pair, why = forecast_pair(results)
     return Document(
         version=importlib.metadata.version("tidegate"),
         trace=facts,
-        conditions=conditions_facts(options),
+        conditions=conditions_facts(options, seeds),
         policies=results,
         forecast=pair,
         forecast_reason=why,
-        notes=loads.notes,
+        notes=(*loads.notes, *_seed_notes(options.seeds, seeds)),
     )
+
+
+def _seed_notes(asked: tuple[int, ...], played: tuple[int, ...]) -> tuple[str, ...]:
+    if len(asked) == len(played):
+        return ()
+    return (f"One seed was played, not {len(asked)}: nothing in this load is drawn, so each would be the same.",)
 
 
 def check(options: CompareOptions) -> None:
@@ -99,7 +109,7 @@ def chosen_rivals(against: Sequence[str], also: Sequence[Rival] = ()) -> list[Ri
     return [known[name] for name in dict.fromkeys([*own, *named])] + list(also)
 
 
-def conditions_facts(options: CompareOptions) -> ConditionsFacts:
+def conditions_facts(options: CompareOptions, seeds: tuple[int, ...]) -> ConditionsFacts:
     """Return what all policies shared."""
     policy = options.policy
     return ConditionsFacts(
@@ -118,6 +128,6 @@ def conditions_facts(options: CompareOptions) -> ConditionsFacts:
         ),
         routing="least_request",
         target_ratio=options.target_ratio,
-        seeds=options.seeds,
+        seeds=seeds,
         scoring=SCORING,
     )  # fmt: skip

@@ -1,63 +1,32 @@
 """One policy once over one load: the world it meets, and its figures."""
 
-import importlib
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tidegate.app.config_profile import load_profile
 from tidegate.app.rehearse.document import Figures, ReplicasOverTime
 from tidegate.app.rehearse.findings import Play
-from tidegate.app.sizing import modelled, pool_capacities
-from tidegate.app.tick import HISTORY_STEPS, levels_of
-from tidegate.core.decide import decide
-from tidegate.forecast.select import foresee
+from tidegate.app.rehearse.laws import Clairvoyant
+from tidegate.app.rehearse.loads import Loads
+from tidegate.app.sizing import modelled
+from tidegate.app.tick import HISTORY_STEPS
 from tidegate.perf.profile import PS_PER_S
+from tidegate.perf.variants import scaled
 from tidegate.sim.coldstart import ColdStart
 from tidegate.sim.counts import ReplicaCounts
 from tidegate.sim.fast.fleet import FastFleet
-from tidegate.sim.policies import Contender, Rival, Wants, World
+from tidegate.sim.faults import Fault, FaultName, fault
+from tidegate.sim.policies import Contender, Rival, World
 from tidegate.sim.rehearse import Conditions, RehearsalResult, rehearse
 from tidegate.sim.setup import FleetSetup, PoolSetup
 from tidegate.sim.trace import Trace
-from tidegate.terms.decision import Memory
 from tidegate.terms.policy import ServicePolicy
 from tidegate.terms.slo import Indicator, Slo
 
-_MODULES = (
-    "static_peak", "static_mean", "last_value", "window_max", "hpa", "kpa", "keda", "aibrix", "crane", "llmd_slo",
-    "llmd_token", "wva", "dynamo",
-)  # fmt: skip
 _DRAWN_MOMENTS = 400
-_PERIOD_S = 15.0
-_OWN_WANTS = Wants(period_s=_PERIOD_S, replicas=True, replica_rates=True, slis=True)
-
-
-def rivals() -> dict[str, Rival]:
-    """Return every rival by name, in the order of their modules."""
-    found = [r for m in _MODULES for r in importlib.import_module(f"tidegate.baselines.{m}").RIVALS]
-    return {r.name: r for r in (*_own(), *found)}
-
-
-def _own() -> tuple[Rival, Rival]:
-    def make(world: World, setting: float | None, *, forecast: bool) -> Contender:  # noqa: ARG001
-        return Contender(
-            name="tidegate" if forecast else "tidegate-reactive",
-            law=decide,
-            start=Memory(),
-            wants=_OWN_WANTS,
-            keeps_memory=True,
-            forecaster=partial(foresee, levels=levels_of([world.policy])) if forecast else None,
-            sizer=partial(pool_capacities, profiles=world.profiles, elapsed_s=_PERIOD_S),
-        )
-
-    return (
-        Rival(name="tidegate", summary="forecasts the load a cold start ahead and sizes for a quantile of it",
-              source="this project", knob=lambda _: None, make=partial(make, forecast=True)),
-        Rival(name="tidegate-reactive", summary="the same law without its forecast: sizes for the load seen now",
-              source="this project", knob=lambda _: None, make=partial(make, forecast=False)),
-    )  # fmt: skip
+Player = Rival | Clairvoyant
 
 
 def world_of(policy: ServicePolicy, trace: Trace, *, peak_per_s: float) -> World:
@@ -79,26 +48,72 @@ def world_of(policy: ServicePolicy, trace: Trace, *, peak_per_s: float) -> World
     )
 
 
-def play(trace: Trace, world: World, contender: Contender, *, seed: int) -> Play:
-    """Return what a contender came to on a load."""
-    policy = world.policy
-    pools = tuple(
-        PoolSetup(
-            key=p.key,
-            role=p.role,
-            profile=world.profiles[p.profile],
-            cold_start=ColdStart(samples_s=(p.cold_start_prior_s,)),
-            initial=max(1, p.min_replicas),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What all policies of a comparison meet: the load of each seed, the belief, and the real engines."""
+
+    loads: Loads
+    world: World
+    seeds: tuple[int, ...]
+    traces: dict[int, Trace] = field(default_factory=dict)  # drawn once, by seed
+
+    def trace(self, seed: int) -> Trace:
+        """Return the load of a seed."""
+        if seed not in self.traces:
+            self.traces[seed] = self.loads.of(seed)
+        return self.traces[seed]
+
+    def plays(self, rival: Player, setting: float | None, *, speed_ratio: float = 1.0) -> tuple[Play, ...]:
+        """Return a policy with one setting under every seed; the real engines are `speed_ratio` times as fast."""
+        return tuple(self._play(rival, setting, seed, speed_ratio=speed_ratio) for seed in self.seeds)
+
+    def faulty(self, rival: Player, name: FaultName) -> tuple[Fault, Play]:
+        """Return a policy as set under the first seed, with a fault around the busiest ten minutes."""
+        seed = self.seeds[0]
+        met = fault(name, self.trace(seed))
+        return met, self._play(rival, None, seed, faults=(met,))
+
+    def period_s(self, rival: Player) -> float:
+        """Return the seconds between two of its decisions."""
+        return self._contender(rival, None, self.seeds[0]).wants.period_s
+
+    def _contender(self, rival: Player, setting: float | None, seed: int) -> Contender:
+        if isinstance(rival, Clairvoyant):
+            return rival.make(self.world, setting, self.trace(seed))
+        return rival.make(self.world, setting)
+
+    def _play(
+        self,
+        rival: Player,
+        setting: float | None,
+        seed: int,
+        *,
+        speed_ratio: float = 1.0,
+        faults: tuple[Fault, ...] = (),
+    ) -> Play:
+        policy = self.world.policy
+        pools = tuple(
+            PoolSetup(
+                key=p.key,
+                role=p.role,
+                profile=scaled(self.world.profiles[p.profile], speed_ratio),
+                cold_start=ColdStart(samples_s=(p.cold_start_prior_s,)),
+                initial=max(1, p.min_replicas),
+            )
+            for p in policy.pools
         )
-        for p in policy.pools
-    )
-    conditions = Conditions(
-        policy=policy, setup=FleetSetup(pools=pools, seed=seed), history_steps=HISTORY_STEPS, keep_decisions=False
-    )
-    result = rehearse(trace, contender, conditions=conditions, make_fleet=FastFleet)
-    figures, attained = scored(result, policy.slos)
-    return Play(seed=seed, setting=contender.setting, figures=figures, attained=attained,
-                replicas=drawn(result.replicas_over_time))  # fmt: skip
+        conditions = Conditions(
+            policy=policy,
+            setup=FleetSetup(pools=pools, seed=seed),
+            faults=faults,
+            history_steps=HISTORY_STEPS,
+            keep_decisions=False,
+        )
+        contender = self._contender(rival, setting, seed)
+        result = rehearse(self.trace(seed), contender, conditions=conditions, make_fleet=FastFleet)
+        figures, attained = scored(result, policy.slos)
+        seen = drawn(result.replicas_over_time) if seed == self.seeds[0] and not faults else None
+        return Play(seed=seed, setting=contender.setting, figures=figures, attained=attained, replicas=seen)
 
 
 def scored(result: RehearsalResult, slos: Sequence[Slo]) -> tuple[Figures, Mapping[str, float]]:

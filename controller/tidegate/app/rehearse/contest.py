@@ -1,0 +1,115 @@
+"""Every policy of a comparison played and searched, in as many processes as there are cores."""
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from tidegate.app.rehearse.document import KnobFacts
+from tidegate.app.rehearse.findings import AtSpeed, Finding, Play
+from tidegate.app.rehearse.matching import Found, as_set, search
+from tidegate.app.rehearse.plays import Player, Stage
+from tidegate.app.rehearse.progress import Told
+from tidegate.sim.faults import FaultName
+
+# A claim that does not outlast engines this much slower or faster is none.
+SPEEDS = (0.9, 1.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """What is asked about each policy."""
+
+    stage: Stage
+    target_ratio: float
+    speeds: tuple[float, ...] = ()
+    faults: tuple[FaultName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A policy in a contest."""
+
+    player: Player
+    kind: str = "policy"
+    notes: tuple[str, ...] = ()
+
+
+def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: Told) -> list[Finding]:
+    """Return what was found out about each policy, in the order given.
+
+    Args:
+        contest: The questions.
+        entrants: The policies; sent to other processes when there are several jobs.
+        jobs: Processes, >= 1; 1 stays in this one.
+        told: Called as each policy is done.
+    """
+    total = len(entrants)
+    if jobs == 1 or total == 1:
+        out = []
+        for i, entrant in enumerate(entrants):
+            told(i, total, entrant.player.name)
+            out.append(finding(contest, entrant))
+        return out
+    made: dict[int, Finding] = {}
+    # Spawned, not forked: this process has threads (the progress bar), whose locks a fork would copy as they are.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, total), mp_context=context, initializer=_enter, initargs=(contest,)) as pool:
+        waiting = {pool.submit(_finding, entrant): i for i, entrant in enumerate(entrants)}
+        told(0, total, f"{total} policies in {min(jobs, total)} processes")
+        for done, future in enumerate(as_completed(waiting), start=1):
+            made[waiting[future]] = future.result()
+            told(done, total, entrants[waiting[future]].player.name)
+    return [made[i] for i in range(total)]
+
+
+_contest: list[Contest] = []  # of this worker process
+
+
+def _enter(contest: Contest) -> None:
+    _contest.append(contest)
+
+
+def _finding(entrant: Entrant) -> Finding:
+    return finding(_contest[0], entrant)
+
+
+def finding(contest: Contest, entrant: Entrant) -> Finding:
+    """Return all that is asked about one policy."""
+    player, stage = entrant.player, contest.stage
+    default = stage.plays(player, None)
+    knob = player.knob(stage.world)
+    found = _found(contest, entrant, default, 1.0)
+    return Finding(
+        name=player.name,
+        kind=entrant.kind,
+        summary=player.summary,
+        source=player.source,
+        period_s=stage.period_s(player),
+        knob=None if knob is None else KnobFacts(name=knob.name, unit=knob.unit, default=knob.default),
+        # An oracle is its best: a setting as shipped means nothing for it.
+        default=found.match.plays if entrant.kind == "oracle" and found.match.plays else default,
+        match=found.match,
+        frontier=found.frontier,
+        at_speed={ratio: _at_speed(contest, entrant, ratio) for ratio in contest.speeds},
+        faulty=tuple(stage.faulty(player, name) for name in contest.faults),
+        notes=entrant.notes,
+    )
+
+
+def _at_speed(contest: Contest, entrant: Entrant, ratio: float) -> AtSpeed:
+    default = contest.stage.plays(entrant.player, None, speed_ratio=ratio)
+    return AtSpeed(default=default, match=_found(contest, entrant, default, ratio).match)
+
+
+def _found(contest: Contest, entrant: Entrant, default: tuple[Play, ...], speed_ratio: float) -> Found:
+    player, stage = entrant.player, contest.stage
+    knob = player.knob(stage.world)
+    if knob is None:
+        return as_set(default, target_ratio=contest.target_ratio)
+    return search(
+        knob,
+        lambda setting: stage.plays(player, setting, speed_ratio=speed_ratio),
+        target_ratio=contest.target_ratio,
+        default=default,
+    )
