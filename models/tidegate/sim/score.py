@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tidegate.perf.profile import PS_PER_S
 from tidegate.sim.rehearse import RehearsalResult
 from tidegate.sim.sample import Outcomes
-from tidegate.sim.trace import FloatArray
+from tidegate.sim.trace import FloatArray, Int64Array
 from tidegate.terms.slo import Indicator, Slo
 
 BoolArray = npt.NDArray[np.bool_]
@@ -41,15 +41,15 @@ def score(result: RehearsalResult, slos: Sequence[Slo]) -> Score:
     """Return the score of a rehearsal under a policy's objectives."""
     outcomes = result.outcomes
     each = met(outcomes, slos)
-    joint = np.logical_and.reduce([outcomes.ended_ps >= 0, *each.values()])
+    every = np.logical_and.reduce([outcomes.ended_ps >= 0, *each.values()])
     n = len(outcomes.trace)
     answered = outcomes.ended_ps >= 0
     long = answered & (outcomes.trace.output_tokens > 1)
     return Score(
         requests=n,
-        attainment_ratio=_share(joint),
+        attainment_ratio=_share(every),
         attained={name: _share(ok) for name, ok in each.items()},
-        goodput_per_s=float(joint.sum()) / max(result.ended_s, 1e-9),
+        goodput_per_s=float(every.sum()) / max(result.ended_s, 1e-9),
         gpu_hours=result.gpu_seconds / 3600.0,
         cost_usd=result.cost_usd,
         ttft_s=_quantiles(ttft_s(outcomes)[answered]),
@@ -64,21 +64,33 @@ def met(outcomes: Outcomes, slos: Sequence[Slo]) -> dict[str, BoolArray]:
     """Return for each objective which requests met it, (n,).
 
     What was refused, cut or never answered meets none. An answer of one token has no second one and meets TPOT. ITL is
-    judged by TPOT: gaps of single tokens are not kept.
+    judged by TPOT: gaps of single tokens are not kept. A latency of exactly the threshold meets it; both are compared
+    as whole picoseconds.
     """
     answered: BoolArray = outcomes.ended_ps >= 0
     found: dict[str, BoolArray] = {}
     for slo in slos:
-        if slo.threshold_s is None or slo.indicator is Indicator.AVAILABILITY:
+        took_ps = _took_ps(outcomes, slo.indicator)
+        if slo.threshold_s is None or took_ps is None:
             found[slo.name] = answered
-        elif slo.indicator is Indicator.TTFT:
-            found[slo.name] = answered & (ttft_s(outcomes) <= slo.threshold_s)
-        elif slo.indicator is Indicator.E2E:
-            found[slo.name] = answered & (_since(outcomes, outcomes.ended_ps) <= slo.threshold_s)
         else:
-            single = outcomes.trace.output_tokens == 1
-            found[slo.name] = answered & (single | (tpot_s(outcomes) <= slo.threshold_s))
+            found[slo.name] = answered & (took_ps <= round(slo.threshold_s * PS_PER_S))
     return found
+
+
+def _took_ps(outcomes: Outcomes, indicator: Indicator) -> Int64Array | None:
+    """Return what an indicator measures, (n,), rounded up; None for availability, which is no time."""
+    if indicator is Indicator.AVAILABILITY:
+        return None
+    if indicator is Indicator.TTFT:
+        return outcomes.first_ps - outcomes.trace.arrival_ps
+    if indicator is Indicator.E2E:
+        return outcomes.ended_ps - outcomes.trace.arrival_ps
+    # Rounded up, a mean is at most a whole threshold exactly when it is so unrounded; the threshold times the token
+    # count, which would need no rounding, can leave 64 bits.
+    gaps = outcomes.trace.output_tokens - 1
+    mean_ps: Int64Array = -((outcomes.first_ps - outcomes.ended_ps) // np.maximum(gaps, 1))
+    return np.where(gaps == 0, 0, mean_ps)
 
 
 def joint(outcomes: Outcomes, slos: Sequence[Slo]) -> BoolArray:
