@@ -102,7 +102,7 @@ def look(st: State, slots: Int64s, now_ps: int, out: Int64s) -> None:
 
 @compiled
 def _queue(st: State, r: int, now_ps: int) -> tuple[int, int]:
-    """Return the requests past the front end without KV, and the prompt tokens yet to compute."""
+    """Return the requests past the front end without KV, their prompts and what is left of the one computed in part."""
     m, q = st.memory, st.sequences
     waiting, uncomputed = 0, 0
     row = m[r + rep.QUEUE_HEAD]
