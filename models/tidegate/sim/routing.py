@@ -91,10 +91,8 @@ class Router:
         def order(member: Member) -> tuple[int, int]:
             return -splitmix64(key ^ ((member.index * _GOLDEN) & _MASK) ^ self._seed), member.index
 
-        for member in sorted(candidates, key=order):
-            if 4 * member.engine.live * count <= 5 * (total + 1):
-                return member
-        return emptiest(request, candidates)
+        # Not all can be above the mean, so there is always one.
+        return next(m for m in sorted(candidates, key=order) if 4 * m.engine.live * count <= 5 * (total + 1))
 
     def _key(self, request: int) -> int:
         trace = self._trace
