@@ -13,7 +13,7 @@ from tidegate.sim.policies import Knob, KnobScale
 MOST_PLAYS = 9
 # Two settings whose GPU time differs by less are the same.
 CLOSE_RATIO = 0.004
-_FIRST_STEP = 0.12  # of the knob's range
+_FIRST_STEP = 0.18  # of the knob's range
 _LEAST_MISS = 1e-6
 
 
@@ -104,28 +104,33 @@ class _Seen:
         return self._at(at).attainment_ratio >= self._target
 
     def narrow(self, safe: float, thrifty: float) -> None:
-        """Close in between a place that reaches the target and one beyond it that does not."""
+        """Close in between a place that reaches the target and one beyond it that does not.
+
+        By false position, the Illinois way: an end that stays twice counts half (Dowell and Jarratt, "A modified regula
+        falsi method for computing the root of an equation", 1971).
+        """
+        above, below = self._over(safe), self._over(thrifty)
+        last: bool | None = None
         while not self.full:
             good, bad = self._at(safe), self._at(thrifty)
             if abs(good.gpu_hours - bad.gpu_hours) <= CLOSE_RATIO * good.gpu_hours:
                 return
-            middle = safe + (thrifty - safe) * self._share(good, bad)
+            middle = safe + (thrifty - safe) * _share(above, below)
             if setting_at(self._knob, middle) in (good.setting, bad.setting):
                 middle = (safe + thrifty) / 2.0
                 if setting_at(self._knob, middle) in (good.setting, bad.setting):
                     return  # neighbours of a whole-numbered knob
-            if self.at(middle):
-                safe = middle
+            reached = self.at(middle)
+            if reached:
+                safe, above, below = middle, self._over(middle), below / 2.0 if last is True else below
             else:
-                thrifty = middle
+                thrifty, above, below = middle, above / 2.0 if last is False else above, self._over(middle)
+            last = reached
 
-    def _share(self, good: Tried, bad: Tried) -> float:
-        have, lack, want = (
-            math.log(max(_LEAST_MISS, 1.0 - ratio))
-            for ratio in (good.attainment_ratio, bad.attainment_ratio, self._target)
-        )
-        # Never so near an end that a play teaches nothing, and a little on the good side of the guess.
-        return min(0.85, max(0.15, 0.95 * (want - have) / (lack - have))) if lack > have else 0.5
+    def _over(self, at: float) -> float:
+        """Return how far a place lies over the target, in logarithms of the share of misses; under it: negative."""
+        have, want = (max(_LEAST_MISS, 1.0 - r) for r in (self._at(at).attainment_ratio, self._target))
+        return math.log(want / have)
 
     def found(self) -> Found:
         """Return what came of it."""
@@ -138,3 +143,13 @@ class _Seen:
             f"{self._knob.name} {best.setting:.4g} attains {100.0 * best.attainment_ratio:.2f} %, the most of all tried"
         )
         return Found(tried=tried, best=None, reason=f"out of reach: {why}")
+
+
+def _share(above: float, below: float) -> float:
+    """Return where between two places to play next, of which one is over the target and one under it.
+
+    Never so near an end that a play teaches nothing, and a little on the good side of the guess: an answer has to reach
+    the target, so a play on the other side is only half as good.
+    """
+    guess = above / (above - below) if above > below else 0.5
+    return min(0.9, max(0.1, 0.95 * guess))
