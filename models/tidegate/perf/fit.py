@@ -13,6 +13,8 @@ FloatArray = npt.NDArray[np.float64]
 POWERS = (1.0, 1.5, 2.0, 3.0, 4.0)  # of the smooth maximum that are tried
 LEAST_STEPS = 10  # twice the coefficients
 _LEAST_S = 1e-15  # a coefficient that small does not show: the logarithm needs a floor
+_MOST_STUCK = 2  # rounds in a row without a gain: one for either side
+_LEAST_GAIN = 1e-6  # of the cost plus 1
 _WIDE = 1e12  # prior spread of an unknown without a prior
 
 
@@ -47,7 +49,8 @@ def solve(
 ) -> Solution:
     """Return the values that make the sum of squared residuals least, found from `start`; a local minimum.
 
-    Slopes are forward differences of `step`, so the residuals may come from a simulation that is not smooth.
+    Slopes are differences of `step` to one side and the other in turn, so the residuals may come from a simulation that
+    is not smooth.
 
     Args:
         residuals: Of values in order of the unknowns; of constant length; of standard deviation about 1.
@@ -67,14 +70,16 @@ def solve(
     at = np.clip(start, low, high)
     error = errors(at)
     cost = float(error @ error) / 2.0
-    damping, taken = 1e-2, 0
+    damping, taken, stuck = 1e-2, 0, 0
     slopes = np.zeros((len(error), len(unknowns)))
-    while taken < rounds:
+    # A simulation has ledges: where the difference to one side shows no way down, that to the other may.
+    while taken < rounds and stuck < _MOST_STUCK:
         taken += 1
-        slopes = _slopes(errors, at, error, unknowns)
+        slopes = _slopes(errors, at, error, unknowns, forward=taken % 2 == 1)
         square, down = slopes.T @ slopes, slopes.T @ error
         better = False
-        while damping < 1e8 and not better:  # noqa: PLR2004  (no step is too small to help by then)
+        damping = min(damping, 1e2)
+        while damping < 1e6 and not better:  # noqa: PLR2004  (no step is too small to help by then)
             step = np.linalg.solve(square + damping * np.diag(np.diag(square) + 1e-12), -down)
             there = np.clip(at + step, low, high)
             tried = errors(there)
@@ -82,28 +87,31 @@ def solve(
             better = now < cost
             damping = damping / 5.0 if better else damping * 5.0
             if better:
-                gain = cost - now
+                stuck = stuck + 1 if cost - now < _LEAST_GAIN * (1.0 + cost) else 0
                 at, error, cost = there, tried, now
-                if gain < 1e-6 * (1.0 + cost):
-                    taken = max(taken, rounds)
-        if not better:
-            break
+        stuck = stuck if better else stuck + 1
     variances = np.diag(np.linalg.pinv(slopes.T @ slopes))
     return Solution(
         values=tuple(at.tolist()),
         spreads=tuple(np.sqrt(np.maximum(variances, 0.0)).tolist()),
         cost=cost,
-        rounds=min(taken, rounds),
+        rounds=taken,
     )
 
 
 def _slopes(
-    errors: Callable[[FloatArray], FloatArray], at: FloatArray, error: FloatArray, unknowns: Sequence[Unknown]
+    errors: Callable[[FloatArray], FloatArray],
+    at: FloatArray,
+    error: FloatArray,
+    unknowns: Sequence[Unknown],
+    *,
+    forward: bool,
 ) -> FloatArray:
     columns = []
     for index, unknown in enumerate(unknowns):
-        # Away from the nearer bound, so that the difference is never cut to nothing.
-        step = unknown.step if at[index] + unknown.step <= unknown.high else -unknown.step
+        step = unknown.step if forward else -unknown.step
+        if not unknown.low <= at[index] + step <= unknown.high:
+            step = -step
         moved = at.copy()
         moved[index] += step
         columns.append((errors(moved) - error) / step)

@@ -18,7 +18,7 @@ def test_calibration_finds_the_numbers_the_log_was_made_with() -> None:
     assert found.profile.front_end_ps == pytest.approx(TRUTH.front_end_ps, rel=0.15)
     assert found.profile.step_base_ps == pytest.approx(TRUTH.step_base_ps, rel=0.2)
     assert found.profile.compute_factor_ratio == pytest.approx(TRUTH.compute_factor_ratio, rel=0.05)
-    assert refusals(found) == ()
+    assert refusals(found, PRIOR) == ()
     held_out = {s.figure: s.mean_error_ratio for s in summaries(r for r in found.rows if r.case.held_out)}
     assert held_out["TTFT p50"] < 0.03
     assert held_out["TPOT p50"] < 0.02
@@ -26,7 +26,8 @@ def test_calibration_finds_the_numbers_the_log_was_made_with() -> None:
 
 
 def test_calibration_finds_the_prefix_reuse_of_conversations() -> None:
-    cases = made_cases(truth=PRIOR, reuse=Reuse(turn_tokens=600.0, miss_ratio=0.3))
+    truth = Reuse(turn_tokens=600.0, miss_ratio=0.3)
+    cases = cases_of([made_load(q, truth=PRIOR, reuse=truth) for q in (4.0, 12.0)], train=["chat 4", "chat 12"])
 
     found = calibrated(cases, PRIOR, settings=("front-end",), reuse="auto", make_fleet=FleetSim)
 
@@ -52,7 +53,23 @@ def test_calibration_is_refused_when_the_loads_held_out_are_missed() -> None:
 
     found = calibrated(made_cases(truth=slow), PRIOR, settings=("front-end",), reuse="none", make_fleet=FleetSim)
 
-    assert any("TPOT p50 is off by" in reason for reason in refusals(found))
+    assert any("TPOT p50 is off by" in reason for reason in refusals(found, PRIOR))
+
+
+def test_calibration_is_refused_when_the_prior_is_of_something_else() -> None:
+    twice = dataclasses.replace(
+        PRIOR,
+        step_base_ps=PRIOR.step_base_ps + 8_000_000_000,
+        compute_factor_ratio=2.4,
+    )
+
+    found = calibrated(
+        made_cases(truth=twice), PRIOR, settings=("step-base", "compute-factor"), reuse="none", make_fleet=FleetSim
+    )
+
+    said = " ".join(refusals(found, PRIOR))
+    assert "an idle step takes" in said
+    assert "computing a token takes" in said
 
 
 def test_calibration_is_refused_when_requests_do_not_fit_the_engine() -> None:
@@ -60,7 +77,7 @@ def test_calibration_is_refused_when_requests_do_not_fit_the_engine() -> None:
 
     found = calibrated(made_cases(truth=PRIOR), small, settings=("front-end",), reuse="none", make_fleet=FleetSim)
 
-    assert any("do not fit the modelled engine (longest 1000 tokens)" in reason for reason in refusals(found))
+    assert any("do not fit the modelled engine (longest 1000 tokens)" in reason for reason in refusals(found, PRIOR))
 
 
 def test_row_says_how_far_off_a_profile_is() -> None:

@@ -23,7 +23,7 @@ REUSE_KINDS = ("none", "share", "turns")
 SHORT_PROMPT_TOKENS = 256
 _OUTLIER = 2.0  # residuals beyond this many standard deviations count linearly: one load past its knee must not rule
 _BETTER = 0.9  # each further number of reuse must cut the cost to this share
-_ROUNDS = 12
+_ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,7 @@ class Setting:
     high: float
     step: float
     prior_spread: float  # one standard deviation
+    relative: bool = False  # step and spread are shares of the prior's value
 
 
 SETTINGS: dict[str, Setting] = {
@@ -74,8 +75,15 @@ SETTINGS: dict[str, Setting] = {
             prior_spread=0.15,
         ),
         Setting(
-            name="kv-capacity", unit="ktokens", field="kv_capacity_tokens", per_unit=1e3, low=1.0, high=1e5, step=5.0,
-            prior_spread=100.0,
+            name="kv-capacity",
+            unit="ktokens",
+            field="kv_capacity_tokens",
+            per_unit=1e3,
+            low=0.1,
+            high=1e5,
+            step=0.04,
+            prior_spread=1.0,
+            relative=True,
         ),
     )
 }  # fmt: skip
@@ -131,17 +139,7 @@ class _Plan:
     prompts: Mapping[str, float]  # median prompt by workload
 
     def unknowns(self) -> list[Unknown]:
-        found = [
-            Unknown(
-                name=s.name,
-                start=getattr(self.prior, s.field) / s.per_unit,
-                low=s.low,
-                high=s.high,
-                step=s.step,
-                prior_spread=s.prior_spread,
-            )
-            for s in self.settings
-        ]
+        found = [_setting_unknown(s, getattr(self.prior, s.field) / s.per_unit) for s in self.settings]
         for workload, kind in self.kinds.items():
             prompt = self.prompts[workload]
             if kind == "share":
@@ -175,6 +173,18 @@ class _Plan:
 def _rounded(ps: float) -> int:
     """Return whole picoseconds with five digits: the sixth is noise, and a file is read by people."""
     return round(float(f"{ps:.4e}"))
+
+
+def _setting_unknown(setting: Setting, start: float) -> Unknown:
+    unit = start if setting.relative else 1.0
+    return Unknown(
+        name=setting.name,
+        start=start,
+        low=setting.low,
+        high=setting.high,
+        step=setting.step * unit,
+        prior_spread=setting.prior_spread * unit,
+    )
 
 
 def _reuse_unknown(what: str, workload: str, numbers: tuple[float, float, float, float, float]) -> Unknown:

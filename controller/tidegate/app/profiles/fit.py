@@ -67,7 +67,7 @@ def fit(order: Order, *, progress: Callable[[str], None]) -> Fitted:
         fit_error_ratio=min(1.0, round(held_out.get("E2E mean", 0.0), 4)),
     )
     found = dataclasses.replace(found, profile=profile)
-    return Fitted(calibration=found, refused=refusals(found), notes=_notes(found, order))
+    return Fitted(calibration=found, refused=refusals(found, order.prior), notes=_notes(found, order))
 
 
 def _notes(found: Calibration, order: Order) -> tuple[str, ...]:

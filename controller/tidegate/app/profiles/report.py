@@ -8,7 +8,11 @@ import numpy as np
 from tidegate.app.profiles.calibrate import Calibration, Found, Row
 from tidegate.app.profiles.cases import Case, Figure, Metric, requests
 from tidegate.app.profiles.reuse import Reuse
+from tidegate.perf.profile import EngineProfile
+from tidegate.perf.steptime import step_ps
 
+MOST_IDLE_RATIO = 1.6  # between engine versions; accelerators and models differ by two and more
+MOST_COMPUTE_RATIO = 1.7
 LEAST_REQUESTS = 100  # to fit to, and to hold out
 # Names of the figures that are shown.
 SHOWN: tuple[tuple[str, Metric, float | None], ...] = (
@@ -25,6 +29,7 @@ SHOWN: tuple[tuple[str, Metric, float | None], ...] = (
 # (TTFT) where it holds; several times as much is another engine, another routing or a fleet past its knee.
 MOST_ERROR_RATIO: Mapping[str, float] = {
     "TTFT p50": 0.30,
+    "TTFT p90": 0.30,
     "TTFT mean": 0.30,
     "TPOT p50": 0.10,
     "TPOT mean": 0.10,
@@ -73,9 +78,10 @@ def shortages(cases: Sequence[Case]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def refusals(of: Calibration) -> tuple[str, ...]:
+def refusals(of: Calibration, prior: EngineProfile) -> tuple[str, ...]:
     """Return why the calibration must not be used; empty when it may."""
-    found = [f"{f.name} ran into the end of its range, {_number(f.value)} {f.unit}" for f in of.found if f.at_bound]
+    found = _strange(of.profile, prior)
+    found += [f"{f.name} ran into the end of its range, {_number(f.value)} {f.unit}" for f in of.found if f.at_bound]
     refused = sum(row.refused for row in of.rows)
     if refused:
         found.append(
@@ -87,6 +93,25 @@ def refusals(of: Calibration) -> tuple[str, ...]:
             off = f"{one.figure} is off by {one.mean_error_ratio:.1%} on average on the loads held out"
             found.append(f"{off}, more than {most:.0%}")
     return tuple(found)
+
+
+def _strange(profile: EngineProfile, prior: EngineProfile) -> list[str]:
+    """Return what is so far from the prior that one of them is of something else.
+
+    A few free numbers can bend a wrong prior to any one log, and then say nothing of the next.
+    """
+    found = []
+    what = "another model, accelerator, degree or number of replicas?"
+    idle, before = (step_ps(p, tokens=1, kv_read_tokens=0, double_pairs=0, sequences=1) for p in (profile, prior))
+    if not 1.0 / MOST_IDLE_RATIO <= idle / before <= MOST_IDLE_RATIO:
+        found.append(
+            f"an idle step takes {idle / 1e9:.1f} ms, {idle / before:.2g} times the {before / 1e9:.1f} ms of "
+            f"{prior.name}: {what}"
+        )
+    factor = profile.compute_factor_ratio / prior.compute_factor_ratio
+    if not 1.0 / MOST_COMPUTE_RATIO <= factor <= MOST_COMPUTE_RATIO:
+        found.append(f"computing a token takes {factor:.2g} times as long as in {prior.name}: {what}")
+    return found
 
 
 def found_lines(of: Calibration) -> list[str]:
