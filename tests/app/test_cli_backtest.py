@@ -14,7 +14,7 @@ from tidegate.app.cli.main import main
 from tidegate.app.rehearse.document_schema import json_schema
 
 POLICY = str(Path(__file__).parents[2] / "examples" / "policies" / "chat.yaml")
-QUICK = ("--no-oracles", "--no-capacity-check", "--jobs", "1", "--quiet", "--scrape-interval", "15s")
+QUICK = ("--no-match", "--no-oracles", "--no-capacity-check", "--jobs", "1", "--quiet", "--scrape-interval", "15s")
 
 
 @pytest.fixture(scope="module", name="url")

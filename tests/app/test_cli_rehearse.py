@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from tidegate.app.rehearse.document_schema import json_schema
 ROOT = Path(__file__).parents[2]
 POLICY = str(ROOT / "examples" / "policies" / "chat.yaml")
 TRACE = str(ROOT / "examples" / "traces" / "azure2023_conv_10min.csv")
-QUICK = ("--no-oracles", "--no-capacity-check", "--jobs", "1")
+QUICK = ("--no-match", "--no-oracles", "--no-capacity-check", "--jobs", "1")
 Told = Callable[..., tuple[int, str, str]]
 
 
@@ -57,6 +59,41 @@ def test_same_call_gives_the_same_document(tidegate: Told) -> None:
     first, second = one["policies"][0]["seeds"]
     assert first["gpu_hours"] != second["gpu_hours"]
     assert one["trace"]["requests"] == pytest.approx(1.5 * 4521, rel=0.05)
+
+
+@pytest.mark.timeout(240)  # sixty plays
+def test_every_policy_is_matched_at_the_target_or_says_why_not() -> None:
+    # In a process of its own: it starts workers, and Python keeps a helper of theirs as long as it runs.
+    words = ("--trace", TRACE, "--policy", POLICY, "--against", "hpa-queue,keda-queue", "--target", "0.97", "--json")
+    said = subprocess.run(
+        [sys.executable, "-m", "tidegate", "rehearse", *words, "--jobs", "2", "--quiet"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    document = json.loads(said.stdout)
+    jsonschema.validate(document, json_schema())
+    by_name = {p["name"]: p for p in document["policies"]}
+    assert {"best-static", "clairvoyant"} <= by_name.keys()
+    for policy in document["policies"]:
+        if policy["matched_gpu_hours"] is None:
+            assert policy["matched_gpu_hours_reason"]
+            continue
+        assert policy["matched"]["attainment_ratio"] >= 0.97
+        assert policy["matched"]["gpu_hours"] == policy["matched_gpu_hours"]
+        assert policy["gap_closed_ratio"] is not None or policy["gap_closed_ratio_reason"]
+        assert [c["capacity_ratio"] for c in policy["capacity_check"]] == [0.9, 1.1]
+    assert by_name["best-static"]["matched_gpu_hours"] is not None
+    assert len(by_name["hpa-queue"]["frontier"]) > 2
+
+
+def test_faults_are_played_around_the_busiest_minutes(tidegate: Told) -> None:
+    document = played(tidegate, "--faults", "replica-crash,metric-renamed")
+    for policy in document["policies"]:
+        crash, renamed = policy["faults"]
+        assert (crash["fault"], renamed["fault"]) == ("replica-crash", "metric-renamed")
+        assert renamed["duration_s"] is None
+        assert crash["attainment_ratio"] <= policy["attainment_ratio"]
 
 
 def test_table_and_page_say_the_same(tidegate: Told, tmp_path: Path) -> None:

@@ -62,6 +62,12 @@ def add_comparison_arguments(parser: argparse.ArgumentParser) -> None:
         help="attainment at which all are compared by GPU hours (default: %(default)s)",
     )
     parser.add_argument(
+        "--match",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="search each policy's main setting for the target; without it policies are played as set (default: on)",
+    )
+    parser.add_argument(
         "--capacity-check",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -90,6 +96,7 @@ def comparison(args: argparse.Namespace) -> "tuple[CompareOptions, Output]":
         jobs=_whole("--jobs", args.jobs, most=_MOST_JOBS) if args.jobs else len(os.sched_getaffinity(0)),
         capacity_check=args.capacity_check,
         oracles=args.oracles,
+        match=args.match,
     )
     if args.html is not None and not args.html.parent.is_dir():
         msg = f"--html: {args.html}: its folder must exist, {args.html.parent} does not"

@@ -1,7 +1,5 @@
 """A service's own history as a load, and the replicas it really had as one more policy."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -9,16 +7,13 @@ import numpy as np
 from tidegate.app.rehearse.lengths import TokenCounts
 from tidegate.app.rehearse.past import LENGTH_STEP_S, Past
 from tidegate.app.traces.problem import MAX_REQUESTS
-from tidegate.baselines.law import LawMemory, PoolFacts, Proposal, pool_law, staged
+from tidegate.baselines.schedule import Schedule, schedule_contender
 from tidegate.perf.profile import PS_PER_S
-from tidegate.sim.policies import Contender, Knob, Rival, Wants, World
+from tidegate.sim.policies import Contender, Knob, Rival, World
 from tidegate.sim.trace import FloatArray, Trace
-from tidegate.terms.decision import Reason
 from tidegate.terms.errors import BadInputError
-from tidegate.terms.fleet import PoolKey
 
 PRESENT = "present"
-_PERIOD_S = 15.0
 _BEYOND_NOTED_RATIO = 0.01
 
 
@@ -99,19 +94,6 @@ def notes_of(past: Past) -> tuple[str, ...]:
     return tuple(notes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Replica counts by time, one row a pool: count i is asked for from `i * step_s` on."""
-
-    step_s: float
-    counts: Mapping[PoolKey, tuple[int, ...]]
-
-    def at(self, key: PoolKey, now_s: float) -> int:
-        """Return the pool's count at a moment; the last one holds on."""
-        counts = self.counts[key]
-        return counts[min(len(counts) - 1, max(0, int(now_s / self.step_s)))]
-
-
 def present_schedule(past: Past, *, cold_start_s: float) -> Schedule | None:
     """Return the replicas the service had, each ordered a cold start before it was seen ready; None when not known.
 
@@ -145,18 +127,4 @@ def _no_knob(world: World) -> Knob | None:  # noqa: ARG001  (the signature of Ri
 
 
 def _present(schedule: Schedule, world: World, setting: float | None) -> Contender:  # noqa: ARG001
-    def rule(facts: PoolFacts, kept: int | None) -> tuple[Proposal, int]:
-        asked = schedule.at(facts.pool.key, facts.now_s)
-        before = facts.asked if kept is None else kept
-        return Proposal(
-            asked=asked, wanted=asked, notes=staged((Reason.STEADY, before), (Reason.DEMAND_NOW, asked))
-        ), asked
-
-    first = max(counts[0] for counts in schedule.counts.values())
-    return Contender(
-        name=PRESENT,
-        law=pool_law(rule),
-        start=LawMemory(),
-        wants=Wants(period_s=_PERIOD_S),
-        initial_replicas=max(1, first),
-    )
+    return schedule_contender(PRESENT, schedule)

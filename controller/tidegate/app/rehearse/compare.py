@@ -33,6 +33,7 @@ class CompareOptions:
     jobs: int = 1
     capacity_check: bool = True
     oracles: bool = True
+    match: bool = True  # search each policy's knob
 
 
 def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence[Rival] = ()) -> Document:
@@ -47,6 +48,7 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
         target_ratio=options.target_ratio,
         speeds=SPEEDS if options.capacity_check else (),
         faults=fault_names(options.faults),
+        match=options.match,
     )
     entrants = [Entrant(player=rival) for rival in chosen_rivals(options.against, also)]
     if options.oracles:

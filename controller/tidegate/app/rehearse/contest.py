@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.app.rehearse.document import KnobFacts
 from tidegate.app.rehearse.findings import AtSpeed, Finding, Play
-from tidegate.app.rehearse.matching import Found, as_set, search
+from tidegate.app.rehearse.matching import Found, as_set, search, unsearched
 from tidegate.app.rehearse.plays import Player, Stage
 from tidegate.app.rehearse.progress import Told
 from tidegate.sim.faults import FaultName
@@ -24,6 +24,7 @@ class Contest:
     target_ratio: float
     speeds: tuple[float, ...] = ()
     faults: tuple[FaultName, ...] = ()
+    match: bool = True  # search knobs; oracles are searched all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,8 @@ def _found(contest: Contest, entrant: Entrant, default: tuple[Play, ...], speed_
     knob = player.knob(stage.world)
     if knob is None:
         return as_set(default, target_ratio=contest.target_ratio)
+    if not contest.match and entrant.kind == "policy":
+        return unsearched(default)
     return search(
         knob,
         lambda setting: stage.plays(player, setting, speed_ratio=speed_ratio),

@@ -6,11 +6,12 @@ from functools import partial
 
 import numpy as np
 
-from tidegate.app.rehearse.backtest import Schedule, present
+from tidegate.app.rehearse.backtest import present
 from tidegate.app.rehearse.findings import BEST_STATIC, FAIR_ORACLE, OWN, OWN_WITHOUT_FORECAST
 from tidegate.app.sizing import pool_capacities
 from tidegate.app.tick import levels_of
 from tidegate.baselines.figures import replicas_for
+from tidegate.baselines.schedule import Schedule
 from tidegate.core.decide import decide
 from tidegate.forecast.select import foresee
 from tidegate.perf.profile import PS_PER_S

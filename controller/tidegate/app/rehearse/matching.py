@@ -84,13 +84,7 @@ def _match(tried: _Tried) -> Match:
 
 
 def _frontier(tried: _Tried) -> tuple[FrontierPoint, ...]:
-    points = []
-    for setting, plays in tried.plays.items():
-        figures = median_of([p.figures for p in plays])
-        points.append(
-            FrontierPoint(setting=setting, attainment_ratio=figures.attainment_ratio, gpu_hours=figures.gpu_hours)
-        )
-    return tuple(points)
+    return tuple(_point(plays) for plays in tried.plays.values())
 
 
 def setting_at(knob: Knob, place: float) -> float:
@@ -102,11 +96,22 @@ def setting_at(knob: Knob, place: float) -> float:
     return float(round(setting)) if knob.scale is KnobScale.INTEGER else setting
 
 
+def unsearched(plays: Sequence[Play]) -> Found:
+    """Return what is known of a policy whose knob was not to be searched."""
+    return Found(match=Match(reason="its setting was not searched (--no-match)"), frontier=(_point(plays),))
+
+
 def as_set(plays: Sequence[Play], *, target_ratio: float) -> Found:
     """Return what a policy without a knob comes to: it reaches the target as it is, or not at all."""
-    figures = median_of([p.figures for p in plays])
-    point = FrontierPoint(setting=None, attainment_ratio=figures.attainment_ratio, gpu_hours=figures.gpu_hours)
-    if figures.attainment_ratio >= target_ratio:
+    point = _point(plays)
+    if point.attainment_ratio >= target_ratio:
         return Found(match=Match(plays=tuple(plays)), frontier=(point,))
-    said = f"it has no knob, and reaches {100 * figures.attainment_ratio:.2f} %"
+    said = f"it has no knob, and reaches {100 * point.attainment_ratio:.2f} %"
     return Found(match=Match(reason=said), frontier=(point,))
+
+
+def _point(plays: Sequence[Play]) -> FrontierPoint:
+    figures = median_of([p.figures for p in plays])
+    return FrontierPoint(
+        setting=plays[0].setting, attainment_ratio=figures.attainment_ratio, gpu_hours=figures.gpu_hours
+    )
