@@ -27,9 +27,9 @@ def test_calibration_finds_the_numbers_the_log_was_made_with() -> None:
 
 def test_calibration_finds_the_prefix_reuse_of_conversations() -> None:
     truth = Reuse(turn_tokens=600.0, miss_ratio=0.3)
-    cases = cases_of([made_load(q, truth=PRIOR, reuse=truth) for q in (4.0, 12.0)], train=["chat 4", "chat 12"])
+    cases = cases_of([made_load(10.0, truth=PRIOR, reuse=truth, count=60)], train=["chat 10"])
 
-    found = calibrated(cases, PRIOR, settings=("front-end",), reuse="auto", make_fleet=FleetSim)
+    found = calibrated(cases, PRIOR, settings=(), reuse="auto", make_fleet=FleetSim)
 
     [reuse] = found.reuse.values()
     assert reuse.turn_tokens == pytest.approx(600.0, rel=0.3)
