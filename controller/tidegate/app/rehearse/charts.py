@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from html import escape
 
-from tidegate.app.rehearse.document import Document, PolicyResult
+from tidegate.app.rehearse.document import Document, FrontierPoint, PolicyResult
 from tidegate.app.rehearse.svg import Axis, Plot, axis_over, time_axis, time_ticks
 
 OWN = "tidegate"
-_ROW_PX = 24
+_ROW_PX, _BAR_PX = 24, 560.0
 _TAG_PX = (100.0, 12.0)  # room of a name
+_NEAR_RATIO = 1.5
 _LEAST_MISSED = 1e-4  # drawn for a policy that missed nothing: a log axis has no zero
 
 
@@ -52,7 +53,7 @@ def matched_chart(policies: Sequence[PolicyResult]) -> str:
     out = [f'<svg viewBox="0 0 960 {height}" role="img" aria-label="GPU hours at matched attainment">']
     for i, policy in enumerate(reached):
         value = policy.matched_gpu_hours or 0.0
-        y, long = i * _ROW_PX + 4, 640.0 * value / most
+        y, long = i * _ROW_PX + 4, _BAR_PX * value / most
         out.append(f'<text class="name {kind_of(policy)}" x="190" y="{y + 13}" text-anchor="end">')
         out.append(f"{escape(policy.name)}</text>")
         out.append(f'<rect class="bar {kind_of(policy)}" x="200" y="{y}" width="{long:.1f}" height="17" rx="2"/>')
@@ -68,9 +69,9 @@ def _closed(policy: PolicyResult) -> str:
 
 def frontier_chart(document: Document) -> str:
     """Return what each policy's settings missed against what they cost; down and to the left is better."""
-    every = [(p, [(q.gpu_hours, max(_LEAST_MISSED, 1.0 - q.attainment_ratio)) for q in p.frontier]) for p in
-             document.policies if p.frontier]  # fmt: skip
-    points = [q for _, found in every for q in found]
+    shown = [(p, _near(p.frontier, document.policies)) for p in document.policies]
+    every = [(p, found, [(q.gpu_hours, _missed(q)) for q in found]) for p, found in shown if found]
+    points = [q for _, _, at in every for q in at]
     if not points:
         return "<p>No policy has a setting to search.</p>"
     target = max(_LEAST_MISSED, 1.0 - document.conditions.target_ratio)
@@ -81,14 +82,24 @@ def frontier_chart(document: Document) -> str:
     y = Axis(low=10.0 ** _decade(low), high=1.0, label="requests missed", log=True, show=lambda v: f"{100 * v:g} %")
     plot = Plot(title="Frontier of attainment and cost", x=x, y=y, height=420)
     plot.across(target, kind="target", words=f"target: {100 * document.conditions.target_ratio:g} % attained")
-    for policy, found in sorted(every, key=lambda e: e[0].name == OWN):
+    for policy, settings, places in sorted(every, key=lambda e: e[0].name == OWN):
         kind = kind_of(policy)
-        plot.line(_lower(found), kind=f"front {kind}", says=policy.name)
-        for point, at in zip(policy.frontier, found, strict=True):
-            plot.mark(*at, kind=f"dot {kind}", says=_point_says(policy, point.setting, point.attainment_ratio, at[0]),
-                      size=4.0 if kind == "own" else 2.5)  # fmt: skip
-    _tag(plot, [(p, min(found)) for p, found in every])
+        plot.line(_lower(places), kind=f"front {kind}", says=policy.name)
+        for point, at in zip(settings, places, strict=True):
+            size = 4.0 if kind == "own" else 2.5
+            plot.mark(*at, kind=f"dot {kind}", says=_point_says(policy, point), size=size)
+    _tag(plot, [(p, min(places)) for p, _, places in every])
     return plot.svg()
+
+
+def _near(frontier: Sequence[FrontierPoint], policies: Sequence[PolicyResult]) -> list[FrontierPoint]:
+    """Return the settings that cost at most half as much again as the dearest that was matched: the rest is no news."""
+    matched = [p.matched_gpu_hours for p in policies if p.matched_gpu_hours is not None]
+    return [q for q in frontier if not matched or q.gpu_hours <= _NEAR_RATIO * max(matched)]
+
+
+def _missed(point: FrontierPoint) -> float:
+    return max(_LEAST_MISSED, 1.0 - point.attainment_ratio)
 
 
 def _tag(plot: Plot, ends: Sequence[tuple[PolicyResult, tuple[float, float]]]) -> None:
@@ -102,9 +113,9 @@ def _tag(plot: Plot, ends: Sequence[tuple[PolicyResult, tuple[float, float]]]) -
         plot.word(x, y, policy.name, kind=f"tag {kind_of(policy)}")
 
 
-def _point_says(policy: PolicyResult, setting: float | None, attained: float, gpu_hours: float) -> str:
-    knob = f" {policy.knob.name} {setting:g} {policy.knob.unit}" if policy.knob and setting is not None else ""
-    return f"{policy.name}{knob}: {100 * attained:.2f} % attained, {gpu_hours:.4g} GPU h"
+def _point_says(policy: PolicyResult, point: FrontierPoint) -> str:
+    knob = f" {policy.knob.name} {point.setting:g}" if policy.knob and point.setting is not None else ""
+    return f"{policy.name}{knob}: {100 * point.attainment_ratio:.2f} % attained, {point.gpu_hours:.4g} GPU h"
 
 
 def _lower(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 
 from tidegate.app.rehearse.charts import frontier_chart, kind_of, load_chart, matched_chart, replica_chart
-from tidegate.app.rehearse.document import Document
+from tidegate.app.rehearse.document import Document, PolicyResult
 from tidegate.app.rehearse.document_schema import plain
 from tidegate.app.rehearse.svg import about
 from tidegate.app.rehearse.table import Table, percent, tables
@@ -76,7 +76,8 @@ _KEYS = (
     '<p class="soft"><span class="own"><span class="key"></span></span>Tidegate'
     '<span class="oracle"><span class="key"></span></span>oracles and bounds'
     '<span class="rival"><span class="key"></span></span>others. A line joins the settings nothing cheaper beats; '
-    "hover over a dot for its policy. Down and to the left is better.</p>"
+    "hover over a dot for its policy and setting. Down and to the left is better; what costs far more than needed is "
+    "left out.</p>"
 )
 
 
@@ -145,11 +146,16 @@ def _cells(tag: str, cells: Sequence[str]) -> str:
     return "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells)
 
 
+def _knob(policy: PolicyResult) -> str:
+    knob = policy.knob
+    return "" if knob is None else f"; searched: {escape(knob.name)}, {escape(knob.unit)}, as set {knob.default:.4g}"
+
+
 def _notes(document: Document) -> str:
     lines = "".join(f"<li>{escape(n)}</li>" for n in document.notes)
     laws = "".join(
         f"<tr><td>{escape(p.name)}</td><td style='text-align:left;white-space:normal'>{escape(p.summary)}"
-        f"<br><small>{escape(p.source)}</small>{''.join(f'<br><small>{escape(n)}</small>' for n in p.notes)}</td></tr>"
+        f"<br><small>{'<br>'.join([escape(p.source) + _knob(p), *map(escape, p.notes)])}</small></td></tr>"
         for p in document.policies
     )
     return (

@@ -129,7 +129,7 @@ def _knob(policy: PolicyResult) -> str:
         return "no knob"
     if policy.matched is None or policy.matched.setting is None:
         return policy.knob.name
-    return f"{policy.knob.name} {policy.matched.setting:.4g} {policy.knob.unit}".rstrip()
+    return f"{policy.knob.name} {policy.matched.setting:.4g}"
 
 
 def percent(ratio: float) -> str:
