@@ -1,7 +1,7 @@
 """The kernels that Python calls."""
 
 from tidegate.sim.fast import blocks, intake, jump, pool, rep, req, seq, store, tot
-from tidegate.sim.fast.compiled import compiled, entry
+from tidegate.sim.fast.compiled import entry, inlined
 from tidegate.sim.fast.state import NEVER, NEXT_AT, WINNER, Int64s, State, free_row, live, replica_at, set_next
 from tidegate.sim.fast.steps import begin, end
 
@@ -100,7 +100,7 @@ def look(st: State, slots: Int64s, now_ps: int, out: Int64s) -> None:
         m[r + rep.SENT] = 0
 
 
-@compiled
+@inlined
 def _queue(st: State, r: int, now_ps: int) -> tuple[int, int]:
     """Return the requests past the front end without KV, their prompts and what is left of the one computed in part."""
     m, q = st.memory, st.sequences
@@ -116,7 +116,7 @@ def _queue(st: State, r: int, now_ps: int) -> tuple[int, int]:
     return waiting, uncomputed
 
 
-@compiled
+@inlined
 def _context(st: State, r: int) -> int:
     """Return the tokens whose KV running sequences hold, the first step in flight included."""
     m, q = st.memory, st.sequences

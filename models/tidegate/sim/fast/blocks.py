@@ -1,7 +1,7 @@
 """KV blocks of one replica: how many the decoding sequences will need, and where they come from."""
 
 from tidegate.sim.fast import pool, rep, seq, store
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.state import State
 
 
@@ -46,7 +46,7 @@ def growth(st: State, r: int, step: int, steps: int) -> int:
     return needed
 
 
-@compiled
+@inlined
 def steps_within(st: State, r: int, step: int, most: int) -> int:
     """Return how many of the `most` steps after `step` the available blocks suffice for."""
     m = st.memory

@@ -1,13 +1,13 @@
 """The heap of ends of one replica: which decoding sequence emits its last token at which step."""
 
 from tidegate.sim.fast import rep
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.state import State
 
 STEP_SHIFT = 32  # a key is the step, then the order of joining, so that ends of one step come oldest first
 
 
-@compiled
+@inlined
 def push_end(st: State, r: int, step: int, row: int) -> None:
     """Note that `row`, which now joins the decoding sequences, ends with step `step`."""
     m = st.memory
@@ -34,14 +34,14 @@ def _rise(st: State, r: int, place: int, key: int, row: int) -> None:
     m[rows + place] = row
 
 
-@compiled
+@inlined
 def next_end(st: State, r: int) -> int:
     """Return the step at which the next sequence ends; there must be one."""
     step: int = st.memory[st.memory[r + rep.END_KEYS]] >> STEP_SHIFT
     return step
 
 
-@compiled
+@inlined
 def pop_end(st: State, r: int) -> int:
     """Take out and return the row that ends next."""
     row: int = st.memory[st.memory[r + rep.END_ROWS]]
@@ -49,7 +49,7 @@ def pop_end(st: State, r: int) -> int:
     return row
 
 
-@compiled
+@inlined
 def drop_end(st: State, r: int, row: int) -> None:
     """Take out the entry of a row, wherever it is: for preemption, which is rare."""
     place = 0

@@ -1,7 +1,7 @@
 """How a request gets into a replica: from the gateway, or from the replica that computed its prompt."""
 
 from tidegate.sim.fast import jump, pool, rep, req, seq, tot
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.routing import choose, least_request
 from tidegate.sim.fast.state import DECODER, State, free_row, link_after, replica_at, take_row
 
@@ -29,7 +29,7 @@ def _submit(st: State, r: int, row: int, arrived_ps: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _refuse(st: State, row: int) -> None:
     """Count a request that nobody takes, and forget it."""
     st.memory[tot.REFUSED] += 1
@@ -58,7 +58,7 @@ def route(st: State, request: int, tries: int, now_ps: int) -> None:
         _refuse(st, row)
 
 
-@compiled
+@inlined
 def arrive(st: State) -> None:
     """Take the next request of the trace."""
     m = st.memory
@@ -71,7 +71,7 @@ def arrive(st: State) -> None:
     route(st, request, 0, st.requests[at + req.ARRIVAL])
 
 
-@compiled
+@inlined
 def hand_off(st: State, row: int, at_ps: int) -> None:
     """Give a request whose prompt is computed to a decode replica, or refuse it."""
     m, q = st.memory, st.sequences

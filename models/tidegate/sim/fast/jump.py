@@ -6,7 +6,7 @@ The j-th of such steps ends `j*first + longer*j*(j-1)/2` after the first began, 
 import math
 
 from tidegate.sim.fast import blocks, pool, rep, seq
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.ends import next_end
 from tidegate.sim.fast.state import State, set_next
 
@@ -19,7 +19,7 @@ def span_ps(st: State, r: int, steps: int) -> int:
     return result
 
 
-@compiled
+@inlined
 def steps_ended(st: State, r: int, at_ps: int) -> int:
     """Return how many of the steps in flight have ended at or before `at_ps`, all of them at most."""
     return _first_end(st, r, at_ps + 1 - st.memory[r + rep.BEGAN], st.memory[r + rep.STEPS]) - 1
@@ -40,7 +40,7 @@ def _first_end(st: State, r: int, wanted_ps: int, most: int) -> int:
     return steps
 
 
-@compiled
+@inlined
 def plan_jump(st: State, r: int) -> None:
     """Extend the decode step that has just begun up to the first one that is not like it."""
     m = st.memory
@@ -63,7 +63,7 @@ def _stop_for(st: State, r: int, row: int) -> None:
         m[r + rep.STEPS] = _first_end(st, r, wanted, steps)
 
 
-@compiled
+@inlined
 def note_arrival(st: State, r: int, row: int) -> None:
     """Bring forward what happens next in a replica whose queue has just got a new head, `row`."""
     m = st.memory
@@ -76,7 +76,7 @@ def note_arrival(st: State, r: int, row: int) -> None:
             set_next(st, r, m[r + rep.BEGAN] + span_ps(st, r, m[r + rep.STEPS]))
 
 
-@compiled
+@inlined
 def settle(st: State, r: int) -> None:
     """Apply the steps in flight but the first, which was applied when it began."""
     m = st.memory
@@ -87,7 +87,7 @@ def settle(st: State, r: int) -> None:
         m[r + rep.KV_READ] += more * m[r + rep.DECODING]
 
 
-@compiled
+@inlined
 def set_decode_time(st: State, r: int) -> None:
     """Set the length of the decode step that has just begun, and how much longer each one after it is."""
     m = st.memory

@@ -1,7 +1,7 @@
 """The prefix cache of a replica and the tiers below it, as far as one sequence touches them."""
 
 from tidegate.sim.fast import pool, rep, seq, store, tot
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.state import State
 
 
@@ -14,7 +14,7 @@ def span(st: State, row: int, tokens: int) -> tuple[int, int]:
     return start, end
 
 
-@compiled
+@inlined
 def hits(st: State, r: int, row: int) -> tuple[int, int]:
     """Return how many leading hash blocks are in HBM, and how many of these nobody uses."""
     m = st.memory
@@ -31,7 +31,7 @@ def hits(st: State, r: int, row: int) -> tuple[int, int]:
     return found, idle
 
 
-@compiled
+@inlined
 def refer(st: State, r: int, row: int, count: int) -> None:
     """Hold the first `count` hash blocks, which are in HBM."""
     m = st.memory
@@ -67,7 +67,7 @@ def release(st: State, r: int, row: int) -> None:
     st.sequences[row + seq.SHARED] = 0
 
 
-@compiled
+@inlined
 def load(st: State, r: int, row: int) -> tuple[int, int]:
     """Return the hash blocks found below HBM right after the hits, and what loading them costs in picoseconds."""
     m = st.memory
@@ -93,7 +93,7 @@ def load(st: State, r: int, row: int) -> tuple[int, int]:
     return found, cost
 
 
-@compiled
+@inlined
 def enrol(st: State, r: int, row: int) -> int:
     """Make the whole hash blocks of a prompt, now computed, findable; return what storing them costs."""
     m = st.memory
@@ -117,7 +117,7 @@ def enrol(st: State, r: int, row: int) -> int:
     return cost
 
 
-@compiled
+@inlined
 def count_hits(st: State, r: int, row: int) -> None:
     """Count a request that has just been admitted as looked up, and what was found in HBM."""
     m = st.memory

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tidegate.sim.fast import pool, rep, req, tot
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.state import NEVER, READY, State, replica_at
 from tidegate.sim.setup import Routing
 
@@ -35,13 +35,13 @@ def mixed(st: State, key: int, number: int) -> np.uint64:
     return splitmix64(np.uint64(key) ^ spread ^ np.uint64(st.memory[tot.SEED]))
 
 
-@compiled
+@inlined
 def _signed(number: np.uint64) -> int:
     """Return a number that is small enough as one with a sign, so that nothing becomes a float."""
     return np.int64(number)  # type: ignore[return-value]
 
 
-@compiled
+@inlined
 def choose(st: State, request: int) -> int:
     """Return the slot that gets a request; there must be a ready one."""
     m = st.memory
@@ -80,7 +80,7 @@ def least_request(st: State, part: int, count: int, turn: int) -> int:
     return best
 
 
-@compiled
+@inlined
 def _least_cost(st: State, turn: int, count: int, rule: int) -> int:
     """Return the place with the least queue and KV as last seen, or the fewest requests per weight."""
     m, b = st.memory, st.board
@@ -103,7 +103,7 @@ def _least_cost(st: State, turn: int, count: int, rule: int) -> int:
     return best
 
 
-@compiled
+@inlined
 def _prefix_hash(st: State, request: int, count: int) -> int:
     """Return the place with the highest random weight for the prefix, of those not overloaded."""
     m, b = st.memory, st.board
@@ -134,7 +134,7 @@ def _longest_prompt(st: State, place: int) -> int:
     return bound
 
 
-@compiled
+@inlined
 def _length_split(st: State, request: int, count: int) -> int:
     """Return the place with the fewest requests, of the pools with the least sufficient prompt length."""
     m, b = st.memory, st.board

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.sim.fast import rep, seq, tot
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 
 Int64s = npt.NDArray[np.int64]
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
     hashes: Int64s  # where each request's hash blocks begin, one more for the end; then 2 * block + (held by it)
 
 
-@compiled
+@inlined
 def take_row(st: State) -> int:
     """Return a free row of `sequences`; there must be one."""
     row: int = st.memory[tot.FREE_ROW]
@@ -38,7 +38,7 @@ def take_row(st: State) -> int:
     return row
 
 
-@compiled
+@inlined
 def free_row(st: State, row: int) -> None:
     """Give a row back."""
     st.sequences[row + seq.NEXT] = st.memory[tot.FREE_ROW]
@@ -78,14 +78,14 @@ def unlink(st: State, head: int, row: int) -> None:
         q[after + seq.BEFORE] = before
 
 
-@compiled
+@inlined
 def replica_at(st: State, slot: int) -> int:
     """Return where the cells of the replica in a slot begin."""
     at: int = st.memory[tot.REPLICAS] + slot * st.memory[tot.REPLICA_WIDTH]
     return at
 
 
-@compiled
+@inlined
 def live(st: State, r: int) -> int:
     """Return the requests a replica has and has not finished."""
     count: int = st.board[st.memory[r + rep.SLOT]]

@@ -1,13 +1,13 @@
 """One replica: the beginning and the end of its steps, by the rules of `sim/replica.py`."""
 
 from tidegate.sim.fast import blocks, jump, pool, prefix, rep, seq, tot
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.ends import drop_end, next_end, pop_end, push_end
 from tidegate.sim.fast.state import NEVER, State, link_after, set_next, unlink
 from tidegate.sim.fast.verdict import emit, finish
 
 
-@compiled
+@inlined
 def begin(st: State, r: int, at_ps: int) -> None:
     """Plan the step that begins now, and those after it that are like it; none when there is nothing to do."""
     m = st.memory
@@ -34,7 +34,7 @@ def begin(st: State, r: int, at_ps: int) -> None:
     set_next(st, r, at_ps + jump.span_ps(st, r, m[r + rep.STEPS]))
 
 
-@compiled
+@inlined
 def _grow(st: State, r: int) -> bool:
     """Give every decoding sequence one token of KV, the oldest first; return whether any had to be preempted."""
     m = st.memory
@@ -57,7 +57,7 @@ def _grow(st: State, r: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _prepaid(st: State, r: int, row: int, size: int) -> bool:
     """Return whether a sequence begins to decode in this step with a block to spare from its admission."""
     q = st.sequences
@@ -65,7 +65,7 @@ def _prepaid(st: State, r: int, row: int, size: int) -> bool:
     return result
 
 
-@compiled
+@inlined
 def _one_more_block(st: State, r: int, row: int) -> bool:
     """Take a block for a sequence, preempting the newest as needed; False when it was itself the newest."""
     while not blocks.available(st, r):
@@ -77,7 +77,7 @@ def _one_more_block(st: State, r: int, row: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _preempt(st: State, r: int, row: int) -> None:
     """Send the newest running sequence, which has not got its token of this step, back to the head of the queue."""
     m, q = st.memory, st.sequences
@@ -117,7 +117,7 @@ def _let_go(st: State, r: int, row: int, held: int) -> None:
     m[r + rep.RUNNING] -= 1
 
 
-@compiled
+@inlined
 def _plan_prompts(st: State, r: int, at_ps: int, preempted: bool) -> int:  # noqa: FBT001
     """Plan the chunks of prompts beside the decodes; return the time of the step, 0 without any chunk."""
     m = st.memory
@@ -147,7 +147,7 @@ def _plan_prompts(st: State, r: int, at_ps: int, preempted: bool) -> int:  # noq
     return took + tiers_ps
 
 
-@compiled
+@inlined
 def _fits(st: State, r: int, row: int) -> bool:
     """Return whether there is a place and KV for a request's tokens plus one; note its hits and the blocks it needs."""
     m, q = st.memory, st.sequences
@@ -167,7 +167,7 @@ def _fits(st: State, r: int, row: int) -> bool:
     return result
 
 
-@compiled
+@inlined
 def _admit(st: State, r: int, row: int) -> int:
     """Move the head of the queue, which fits, into the batch; return what loading from below HBM costs."""
     m, q = st.memory, st.sequences
@@ -211,7 +211,7 @@ def _chunk(st: State, r: int, row: int, budget: int) -> tuple[int, int, int]:
     return budget - chunk, chunk * (2 * held + chunk), stores_ps
 
 
-@compiled
+@inlined
 def end(st: State, r: int, at_ps: int) -> None:
     """Account for the steps in flight, which end now."""
     m, q = st.memory, st.sequences
@@ -240,7 +240,7 @@ def end(st: State, r: int, at_ps: int) -> None:
         row = after
 
 
-@compiled
+@inlined
 def _join_decoding(st: State, r: int, row: int, left: int) -> None:
     """Let a sequence whose prompt is computed decode from the next step on, `left` tokens."""
     m, q = st.memory, st.sequences

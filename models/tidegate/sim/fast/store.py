@@ -4,7 +4,7 @@ A store is some cells of memory, named by where they begin: its books, its bucke
 by where it begins. Those with references are in no order; the others form a list from the oldest to the newest.
 """
 
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.state import Int64s, State
 
 OLDEST, NEWEST, UNUSED, FREE, FRESH, END, MASK = range(7)  # UNUSED: entries without references; FRESH … END: never used
@@ -91,7 +91,7 @@ def withdraw(st: State, store: int, entry: int) -> None:
     m[store + UNUSED] -= 1
 
 
-@compiled
+@inlined
 def forget_oldest(st: State, store: int) -> None:
     """Drop the oldest unused block; there must be one."""
     m = st.memory

@@ -1,7 +1,7 @@
 """First and last tokens: what becomes of a request, and the counters a gateway and an engine keep of it."""
 
 from tidegate.sim.fast import pool, rep, req, seq, tot
-from tidegate.sim.fast.compiled import compiled
+from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.intake import hand_off
 from tidegate.sim.fast.state import State, free_row
 
@@ -21,7 +21,7 @@ def _count(st: State, histogram: int, value: int) -> None:
     m[histogram + 1 + bounds + low] += 1
 
 
-@compiled
+@inlined
 def _hands_on(st: State, r: int, at: int) -> bool:
     """Return whether the token just made is a prefill replica's, of a request that goes on elsewhere."""
     m = st.memory
@@ -29,7 +29,7 @@ def _hands_on(st: State, r: int, at: int) -> bool:
     return result
 
 
-@compiled
+@inlined
 def emit(st: State, r: int, row: int, at_ps: int) -> None:
     """Note the token that a completed prompt gives, which may be the first of its request."""
     m = st.memory
