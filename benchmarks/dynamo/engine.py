@@ -14,7 +14,11 @@ START_UP_S = 120.0
 TTFT_S, ITL_S = 1.0, 0.03
 PS_PER_MS = PS_PER_S // 1000
 
-_PROMPTS = (16, 64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+# (prompts in one pass, tokens of each): passes of one prompt, and full passes of several as they are under load.
+_PASSES = (
+    *((1, n) for n in (16, 64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)),
+    *((b, n) for b in (2, 3, 4, 5, 6) for n in (1024, 8192 // b)),
+)
 _BATCHES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _CONTEXTS = (500, 1000, 1500, 2500, 4000, 8000)
 
@@ -51,7 +55,7 @@ def fitted() -> tuple[EngineProfile, EngineProfile, dict[str, float]]:
     """Return the prefill and the decode profile that fit their timing best, with the mean relative error of each."""
     create = importlib.import_module("dynamo._internal.ais").create_session
     prefill, decode = create(config=timing("prefill")), create(config=timing("decode"))
-    passes = np.array([prefill.predict_prefill(1, n, 0) for n in _PROMPTS])
+    passes = np.array([prefill.predict_prefill(b, n, 0) for b, n in _PASSES])
     steps = np.array([[decode.predict_decode(b, c, 2) for c in _CONTEXTS] for b in _BATCHES])
     prefill_profile, prefill_error = _fit_prefill(passes)
     decode_profile, decode_error = _fit_decode(steps)
@@ -59,13 +63,14 @@ def fitted() -> tuple[EngineProfile, EngineProfile, dict[str, float]]:
 
 
 def _fit_prefill(passes_ms: np.ndarray) -> tuple[EngineProfile, float]:
-    """Fit base, weight read, compute, its meeting with the read, and attention to passes of one prompt."""
-    tokens = np.array(_PROMPTS, dtype=float)
+    """Fit base, weight read, compute, its meeting with the read, and attention."""
+    prompts, each = np.array(_PASSES, dtype=float).T
+    tokens, pairs = prompts * each, prompts * each**2
 
     def model(x: np.ndarray) -> np.ndarray:
         base, read, compute, power, attention = x
         dense = (read**power + (compute * tokens) ** power) ** (1.0 / power)
-        return np.asarray(base + dense + attention * tokens**2 / 2.0)
+        return np.asarray(base + dense + attention * pairs / 2.0)
 
     least, most = [0.0, 0.1, 1e-4, 1.0, 0.0], [20.0, 30.0, 1.0, 16.0, 1e-4]
     found = _least_squares(lambda x: model(x) / passes_ms - 1.0, [2.0, 10.0, 0.05, 4.0, 1e-7], least, most)

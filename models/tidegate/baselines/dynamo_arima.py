@@ -10,13 +10,15 @@ et al., J. Econometrics 54, 1992, table 1; NVIDIA Dynamo planner 1.6.1 for when 
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -133,9 +135,19 @@ def _stepwise(score: Callable[..., float], *, constant: bool, most: int) -> tupl
     return best
 
 
-def _model(series: FloatArray, order: tuple[int, int, int], *, constant: bool) -> Any:  # noqa: ANN401  (untyped)
-    with warnings.catch_warnings():
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence warnings, which every fit of five points has, and keep linear algebra on one thread.
+
+    The matrices are 2 x 2: on two busy cores more threads made a search take 20 s instead of 0.5.
+    """
+    with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
         warnings.simplefilter("ignore")
+        yield
+
+
+def _model(series: FloatArray, order: tuple[int, int, int], *, constant: bool) -> Any:  # noqa: ANN401  (untyped)
+    with _quiet():
         # Here, because it takes a second to import, and warns and sets warning filters while it does.
         from statsmodels.tsa.statespace.sarimax import SARIMAX  # noqa: PLC0415
 
@@ -145,8 +157,7 @@ def _model(series: FloatArray, order: tuple[int, int, int], *, constant: bool) -
 def _fit(series: FloatArray, order: tuple[int, int, int], *, constant: bool) -> tuple[float, tuple[float, ...]]:
     """Return AIC and coefficients; an infinite AIC for a model that cannot be fitted or is next to a unit root."""
     model = _model(series, order, constant=constant)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # five points: every fit warns
+    with _quiet():
         try:
             fitted = model.fit(disp=0, maxiter=_MAX_ITERATIONS)
             aic = float(fitted.aic)
@@ -162,8 +173,7 @@ def _fit(series: FloatArray, order: tuple[int, int, int], *, constant: bool) -> 
 def _refitted(model: Arima, values: tuple[float, ...]) -> Arima:
     series = _space(values, log=model.log)
     state_space = _model(series, (model.p, model.d, model.q), constant=model.constant)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quiet():
         try:
             fitted = state_space.fit(
                 start_params=np.asarray(model.parameters), disp=0, maxiter=max(_MIN_REFIT, len(series) // 10)
@@ -192,6 +202,5 @@ def _plain_next(model: Arima, series: FloatArray) -> float:
 def _state_next(model: Arima, values: tuple[float, ...]) -> float:
     series = _space(values, log=model.log)
     state_space = _model(series, (model.p, model.d, model.q), constant=model.constant)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quiet():
         return float(state_space.filter(np.asarray(model.parameters)).forecast(1)[0])
