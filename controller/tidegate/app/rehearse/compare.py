@@ -2,13 +2,14 @@
 
 import importlib.metadata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.app.config_problem import did_you_mean
 from tidegate.app.rehearse.contest import SPEEDS, Contest, Entrant, findings
 from tidegate.app.rehearse.document import ConditionsFacts, Document, Objective, PoolFacts
 from tidegate.app.rehearse.findings import forecast_pair, results_of
-from tidegate.app.rehearse.laws import Clairvoyant, best_static, rivals
+from tidegate.app.rehearse.forecastable import forecastable_of
+from tidegate.app.rehearse.laws import best_static, rivals
 from tidegate.app.rehearse.loads import Loads, trace_facts
 from tidegate.app.rehearse.plays import Stage, world_of
 from tidegate.app.rehearse.progress import Told
@@ -52,8 +53,13 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
     )
     entrants = [Entrant(player=rival) for rival in chosen_rivals(options.against, also)]
     if options.oracles:
-        entrants += [Entrant(player=best_static(), kind="oracle"), Entrant(player=Clairvoyant(), kind="oracle")]
+        entrants.append(Entrant(player=best_static(), kind="oracle"))
+        # With several pools it would be a schedule of each; that search is not built yet.
+        entrants += [Entrant(player=None, kind="oracle")] if len(options.policy.pools) == 1 else []
     found = findings(contest, entrants, jobs=options.jobs, told=told)
+    told(len(entrants), len(entrants), "forecasting the load")
+    foreseen, why_not = forecastable_of(trace, horizon_s=world.cold_start_s)
+    facts = replace(facts, forecastable=foreseen, forecastable_reason=why_not)
     results = results_of(found)
     pair, why = forecast_pair(results)
     return Document(

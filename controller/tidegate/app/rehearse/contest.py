@@ -6,11 +6,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from tidegate.app.rehearse.document import KnobFacts
-from tidegate.app.rehearse.findings import AtSpeed, Finding, Play
-from tidegate.app.rehearse.matching import Found, as_set, search, unsearched
-from tidegate.app.rehearse.plays import Player, Stage
+from tidegate.app.rehearse.fair import fair_oracle
+from tidegate.app.rehearse.findings import FAIR_ORACLE, AtSpeed, Finding, Play
+from tidegate.app.rehearse.matching import Matching, as_set, matched, unsearched
+from tidegate.app.rehearse.plays import Stage
 from tidegate.app.rehearse.progress import Told
 from tidegate.sim.faults import FaultName
+from tidegate.sim.policies import Rival
 
 # A claim that does not outlast engines this much slower or faster is none.
 SPEEDS = (0.9, 1.1)
@@ -29,11 +31,16 @@ class Contest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrant:
-    """A policy in a contest."""
+    """A policy in a contest; without a player it is the fair oracle, whose schedule is searched load by load."""
 
-    player: Player
+    player: Rival | None
     kind: str = "policy"
     notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return FAIR_ORACLE if self.player is None else self.player.name
 
 
 def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: Told) -> list[Finding]:
@@ -49,7 +56,7 @@ def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: 
     if jobs == 1 or total == 1:
         out = []
         for i, entrant in enumerate(entrants):
-            told(i, total, entrant.player.name)
+            told(i, total, entrant.name)
             out.append(finding(contest, entrant))
         return out
     made: dict[int, Finding] = {}
@@ -60,7 +67,7 @@ def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: 
         told(0, total, f"{total} policies in {min(jobs, total)} processes")
         for done, future in enumerate(as_completed(waiting), start=1):
             made[waiting[future]] = future.result()
-            told(done, total, entrants[waiting[future]].player.name)
+            told(done, total, entrants[waiting[future]].name)
     return [made[i] for i in range(total)]
 
 
@@ -77,40 +84,42 @@ def _finding(entrant: Entrant) -> Finding:
 
 def finding(contest: Contest, entrant: Entrant) -> Finding:
     """Return all that is asked about one policy."""
+    if entrant.player is None:
+        return fair_oracle(contest.stage, target_ratio=contest.target_ratio, speeds=contest.speeds)
     player, stage = entrant.player, contest.stage
     default = stage.plays(player, None)
     knob = player.knob(stage.world)
-    found = _found(contest, entrant, default, 1.0)
+    found = _found(contest, entrant.kind, player, default, 1.0)
     return Finding(
         name=player.name,
         kind=entrant.kind,
         summary=player.summary,
         source=player.source,
-        period_s=stage.period_s(player),
+        period_s=player.make(stage.world, None).wants.period_s,
         knob=None if knob is None else KnobFacts(name=knob.name, unit=knob.unit, default=knob.default),
         # An oracle is its best: a setting as shipped means nothing for it.
         default=found.match.plays if entrant.kind == "oracle" and found.match.plays else default,
         match=found.match,
         frontier=found.frontier,
-        at_speed={ratio: _at_speed(contest, entrant, ratio) for ratio in contest.speeds},
+        at_speed={ratio: _at_speed(contest, entrant.kind, player, ratio) for ratio in contest.speeds},
         faulty=tuple(stage.faulty(player, name) for name in contest.faults),
         notes=entrant.notes,
     )
 
 
-def _at_speed(contest: Contest, entrant: Entrant, ratio: float) -> AtSpeed:
-    default = contest.stage.plays(entrant.player, None, speed_ratio=ratio)
-    return AtSpeed(default=default, match=_found(contest, entrant, default, ratio).match)
+def _at_speed(contest: Contest, kind: str, player: Rival, ratio: float) -> AtSpeed:
+    default = contest.stage.plays(player, None, speed_ratio=ratio)
+    return AtSpeed(default=default, match=_found(contest, kind, player, default, ratio).match)
 
 
-def _found(contest: Contest, entrant: Entrant, default: tuple[Play, ...], speed_ratio: float) -> Found:
-    player, stage = entrant.player, contest.stage
+def _found(contest: Contest, kind: str, player: Rival, default: tuple[Play, ...], speed_ratio: float) -> Matching:
+    stage = contest.stage
     knob = player.knob(stage.world)
     if knob is None:
         return as_set(default, target_ratio=contest.target_ratio)
-    if not contest.match and entrant.kind == "policy":
+    if not contest.match and kind == "policy":
         return unsearched(default)
-    return search(
+    return matched(
         knob,
         lambda setting: stage.plays(player, setting, speed_ratio=speed_ratio),
         target_ratio=contest.target_ratio,

@@ -1,6 +1,5 @@
 """One policy once over one load: the world it meets, and its figures."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,25 +7,23 @@ import numpy as np
 from tidegate.app.config_profile import load_profile
 from tidegate.app.rehearse.document import Figures, ReplicasOverTime
 from tidegate.app.rehearse.findings import Play
-from tidegate.app.rehearse.laws import Clairvoyant
 from tidegate.app.rehearse.loads import Loads
 from tidegate.app.sizing import modelled
 from tidegate.app.tick import HISTORY_STEPS
-from tidegate.perf.profile import PS_PER_S
 from tidegate.perf.variants import scaled
 from tidegate.sim.coldstart import ColdStart
 from tidegate.sim.counts import ReplicaCounts
 from tidegate.sim.fast.fleet import FastFleet
 from tidegate.sim.faults import Fault, FaultName, fault
 from tidegate.sim.policies import Contender, Rival, World
-from tidegate.sim.rehearse import Conditions, RehearsalResult, rehearse
+from tidegate.sim.rehearse import Conditions, rehearse
+from tidegate.sim.score import Score, score
 from tidegate.sim.setup import FleetSetup, PoolSetup
 from tidegate.sim.trace import Trace
 from tidegate.terms.policy import ServicePolicy
-from tidegate.terms.slo import Indicator, Slo
+from tidegate.terms.slo import Indicator
 
 _DRAWN_MOMENTS = 400
-Player = Rival | Clairvoyant
 
 
 def world_of(policy: ServicePolicy, trace: Trace, *, peak_per_s: float) -> World:
@@ -63,34 +60,21 @@ class Stage:
             self.traces[seed] = self.loads.of(seed)
         return self.traces[seed]
 
-    def plays(self, rival: Player, setting: float | None, *, speed_ratio: float = 1.0) -> tuple[Play, ...]:
+    def plays(self, rival: Rival, setting: float | None, *, speed_ratio: float = 1.0) -> tuple[Play, ...]:
         """Return a policy with one setting under every seed; the real engines are `speed_ratio` times as fast."""
-        return tuple(self._play(rival, setting, seed, speed_ratio=speed_ratio) for seed in self.seeds)
+        contender = rival.make(self.world, setting)
+        return tuple(
+            self.play(contender, self.conditions(seed=seed, speed_ratio=speed_ratio), seed=seed) for seed in self.seeds
+        )
 
-    def faulty(self, rival: Player, name: FaultName) -> tuple[Fault, Play]:
+    def faulty(self, rival: Rival, name: FaultName) -> tuple[Fault, Play]:
         """Return a policy as set under the first seed, with a fault around the busiest ten minutes."""
         seed = self.seeds[0]
         met = fault(name, self.trace(seed))
-        return met, self._play(rival, None, seed, faults=(met,))
+        return met, self.play(rival.make(self.world, None), self.conditions(seed=seed, faults=(met,)), seed=seed)
 
-    def period_s(self, rival: Player) -> float:
-        """Return the seconds between two of its decisions."""
-        return self._contender(rival, None, self.seeds[0]).wants.period_s
-
-    def _contender(self, rival: Player, setting: float | None, seed: int) -> Contender:
-        if isinstance(rival, Clairvoyant):
-            return rival.make(self.world, setting, self.trace(seed))
-        return rival.make(self.world, setting)
-
-    def _play(
-        self,
-        rival: Player,
-        setting: float | None,
-        seed: int,
-        *,
-        speed_ratio: float = 1.0,
-        faults: tuple[Fault, ...] = (),
-    ) -> Play:
+    def conditions(self, *, seed: int, speed_ratio: float = 1.0, faults: tuple[Fault, ...] = ()) -> Conditions:
+        """Return the world that every policy meets."""
         policy = self.world.policy
         pools = tuple(
             PoolSetup(
@@ -102,60 +86,45 @@ class Stage:
             )
             for p in policy.pools
         )
-        conditions = Conditions(
+        return Conditions(
             policy=policy,
             setup=FleetSetup(pools=pools, seed=seed),
             faults=faults,
             history_steps=HISTORY_STEPS,
             keep_decisions=False,
         )
-        contender = self._contender(rival, setting, seed)
+
+    def play(self, contender: Contender, conditions: Conditions, *, seed: int) -> Play:
+        """Return one policy over the load of a seed."""
         result = rehearse(self.trace(seed), contender, conditions=conditions, make_fleet=FastFleet)
-        figures, attained = scored(result, policy.slos)
-        seen = drawn(result.replicas_over_time) if seed == self.seeds[0] and not faults else None
-        return Play(seed=seed, setting=contender.setting, figures=figures, attained=attained, replicas=seen)
+        scored = score(result, self.world.policy.slos)
+        seen = seed == self.seeds[0] and not conditions.faults
+        return Play(
+            seed=seed,
+            setting=contender.setting,
+            figures=figures_of(scored),
+            attained=scored.attained,
+            replicas=drawn(result.replicas_over_time) if seen else None,
+        )
 
 
-def scored(result: RehearsalResult, slos: Sequence[Slo]) -> tuple[Figures, Mapping[str, float]]:
-    """Return a result's figures, and the share of requests that met each objective alone."""
-    o = result.outcomes
-    n = max(1, len(o.trace))
-    answered = o.ended_ps >= 0
-    ttft_s = (o.first_ps - o.trace.arrival_ps) / PS_PER_S
-    gaps = o.trace.output_tokens - 1
-    tpot_s = (o.ended_ps - o.first_ps) / np.maximum(gaps, 1) / PS_PER_S
-    met = {}
-    for slo in slos:
-        if slo.threshold_s is None:
-            met[slo.name] = answered
-        elif slo.indicator is Indicator.TTFT:
-            met[slo.name] = answered & (ttft_s <= slo.threshold_s)
-        elif slo.indicator in {Indicator.TPOT, Indicator.ITL}:
-            met[slo.name] = answered & ((gaps == 0) | (tpot_s <= slo.threshold_s))
-        else:
-            met[slo.name] = answered & ((o.ended_ps - o.trace.arrival_ps) / PS_PER_S <= slo.threshold_s)
-    joint = np.logical_and.reduce([answered, *met.values()])
-    ttft = _quantiles(ttft_s[answered])
-    tpot = _quantiles(tpot_s[answered & (gaps > 0)])
-    figures = Figures(
-        attainment_ratio=float(joint.sum()) / n,
-        gpu_hours=result.gpu_seconds / 3600.0,
-        cost_usd=result.cost_usd,
-        goodput_per_s=float(joint.sum()) / max(result.ended_s, 1e-9),
-        ttft_p50_s=ttft[0], ttft_p95_s=ttft[1], ttft_p99_s=ttft[2],
-        tpot_p50_s=tpot[0], tpot_p95_s=tpot[1], tpot_p99_s=tpot[2],
-        scale_events=result.asked_changes,
-        failed=int(len(answered) - answered.sum()),
-        replicas_peak=result.replicas_peak,
-    )  # fmt: skip
-    return figures, {name: float(ok.sum()) / n for name, ok in met.items()}
-
-
-def _quantiles(values: np.ndarray) -> tuple[float | None, float | None, float | None]:
-    if not len(values):
-        return None, None, None
-    p50, p95, p99 = (float(v) for v in np.quantile(values, [0.5, 0.95, 0.99]))
-    return p50, p95, p99
+def figures_of(scored: Score) -> Figures:
+    """Return a score in the document's words."""
+    return Figures(
+        attainment_ratio=scored.attainment_ratio,
+        gpu_hours=scored.gpu_hours,
+        cost_usd=scored.cost_usd,
+        goodput_per_s=scored.goodput_per_s,
+        ttft_p50_s=scored.ttft_s[0],
+        ttft_p95_s=scored.ttft_s[1],
+        ttft_p99_s=scored.ttft_s[2],
+        tpot_p50_s=scored.tpot_s[0],
+        tpot_p95_s=scored.tpot_s[1],
+        tpot_p99_s=scored.tpot_s[2],
+        scale_events=scored.scale_events,
+        failed=scored.failed,
+        replicas_peak=scored.replicas_peak,
+    )
 
 
 def drawn(counts: ReplicaCounts) -> ReplicasOverTime:
