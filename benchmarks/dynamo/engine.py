@@ -10,6 +10,8 @@ from tidegate.perf.profile import PS_PER_S, EngineProfile
 
 MODEL, SYSTEM, TENSOR_PARALLEL = "Qwen/Qwen3-32B", "h200_sxm", 2
 TOKEN_BUDGET, MAX_SEQUENCES, BLOCKS, BLOCK_TOKENS = 8192, 256, 20_000, 16
+# The model's own; without it the planner as shipped never adds a prefill engine, since it has nothing to divide by.
+MAX_CONTEXT_TOKENS = 40_960
 START_UP_S = 120.0
 TTFT_S, ITL_S = 1.0, 0.03
 PS_PER_MS = PS_PER_S // 1000
@@ -44,6 +46,7 @@ def engine_args(role: str) -> dict[str, Any]:
             "worker_type": role,
             "max_num_seqs": MAX_SEQUENCES,
             "max_num_batched_tokens": TOKEN_BUDGET,
+            "max_model_len": MAX_CONTEXT_TOKENS,
             "num_gpu_blocks": BLOCKS,
             "block_size": BLOCK_TOKENS,
             "timing_model": {"type": "external", "provider": "ais", "config": timing(role)},
@@ -128,5 +131,5 @@ def _profile(role: str, times_ms: dict[str, float], *, power: float) -> EnginePr
         block_tokens=BLOCK_TOKENS,
         token_budget=TOKEN_BUDGET,
         max_sequences=MAX_SEQUENCES,
-        max_context_tokens=BLOCKS * BLOCK_TOKENS,
+        max_context_tokens=MAX_CONTEXT_TOKENS,
     )

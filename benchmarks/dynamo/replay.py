@@ -39,10 +39,10 @@ PLANNERS: dict[str, dict[str, Any]] = {
     "planner-as-shipped": {"optimization_target": "throughput"},
 }
 STATIC = {"static-3p1d": (3, 1), "static-4p1d": (4, 1), "static-5p1d": (5, 1)}
-TIDEGATE = "tidegate"
+TIDEGATE = ("tidegate", "tidegate-service-rate")
 # Re-implemented here, to be held against the planner itself; only when asked for.
 OURS = ("dynamo-throughput", "dynamo-load", "dynamo-hybrid")
-ALL = (TIDEGATE, *PLANNERS, *STATIC)
+ALL = (*TIDEGATE, *PLANNERS, *STATIC)
 
 
 def run(policy: str, trace: Path, profiles: tuple[EngineProfile, EngineProfile]) -> Report:
@@ -51,8 +51,9 @@ def run(policy: str, trace: Path, profiles: tuple[EngineProfile, EngineProfile])
         return _replay(trace, None, STATIC[policy])
     if policy in OURS:
         return _replay(trace, planner_policy(policy, profiles), (1, 1))
-    if policy == TIDEGATE:
-        return _replay(trace, TidegatePolicy(prefill=profiles[0], decode=profiles[1]), (1, 1))
+    if policy in TIDEGATE:
+        ours = TidegatePolicy(prefill=profiles[0], decode=profiles[1], service_rate=policy != TIDEGATE[0])
+        return _replay(trace, ours, (1, 1))
     planner = importlib.import_module("dynamo.replay.planner").planner_replay_adapter
     config = {
         "mode": "disagg",

@@ -1,10 +1,14 @@
 """Tidegate's `decide` as a scaling policy of their replay simulator.
 
-Each role is a service with one pool, decided apart: the prefill engine's capacity holds the TTFT limit, the decode
-engine's the ITL limit, both from the fitted profiles at the mean lengths seen so far. Snapshots become an `Observation`
-with what they offer: arrivals, mean lengths, each engine's running and queued requests. They carry no latency per
-request, so no objective is judged and the loop that corrects capacity by what was measured stays out; nor is any
-operator's tuning in it. It is the decision alone, on the forecast, the backlog and the supply.
+Each role is a service with one pool, decided apart. The decode engine's capacity is the largest batch inside the ITL
+limit. The prefill engine's is Tidegate's closed form inside the TTFT limit, which knows mean lengths only and takes
+them for exponential; or, as `service_rate`, what it prefills when always busy, with the utilisation target as the only
+headroom. Both come from the fitted profiles at the mean lengths seen so far.
+
+Snapshots become an `Observation` with what they offer: arrivals, mean lengths, each engine's running and queued
+requests. They carry no latency per request, so no objective is judged and the loop that corrects capacity by what was
+measured stays out; nor is any operator's tuning in it. It is the decision alone, on the forecast, the backlog and the
+supply.
 """
 
 from collections import deque
@@ -14,7 +18,7 @@ from typing import Any
 from benchmarks.dynamo.engine import ITL_S, START_UP_S, TENSOR_PARALLEL, TTFT_S
 from benchmarks.dynamo.snapshots import ROLES, Snapshots, Window
 
-from tidegate.baselines.dynamo_engine import believed_pass, decode_capacity, limits_of
+from tidegate.baselines.dynamo_engine import believed_pass, decode_capacity, limits_of, prefill_capacity
 from tidegate.core.decide import decide
 from tidegate.forecast.select import foresee
 from tidegate.perf.capacity import replica_capacity
@@ -51,6 +55,7 @@ class TidegatePolicy:
 
     prefill: EngineProfile
     decode: EngineProfile
+    service_rate: bool = False
     _seen: Snapshots = field(default_factory=lambda: Snapshots(rate_window_s=RATE_WINDOW_S))
     _memory: Memory = field(default_factory=Memory)
     _minutes: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=HISTORY_STEPS))
@@ -103,7 +108,11 @@ class TidegatePolicy:
 
     def _capacity(self, role: str) -> PoolCapacity:
         _, prompt, output = self._seen.lengths
-        if role == "prefill":
+        if role == "prefill" and self.service_rate:
+            forward, limits = believed_pass(self.prefill), limits_of(self.prefill)
+            busy = prefill_capacity(forward, limits, prompt_tokens=prompt, ttft_s=TTFT_S)
+            per_s, binding = (busy.requests_per_s if busy else 0.0), "compute"
+        elif role == "prefill":
             # What is left of the TTFT limit after the decode engine's first step.
             inside = replica_capacity(
                 self.prefill, ttft_s=TTFT_S - ITL_S, tpot_s=None, prompt_tokens=prompt, output_tokens=1.0
