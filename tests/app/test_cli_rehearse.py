@@ -96,6 +96,32 @@ def test_faults_are_played_around_the_busiest_minutes(tidegate: Told) -> None:
         assert crash["attainment_ratio"] <= policy["attainment_ratio"]
 
 
+def test_prefixes_of_a_trace_hit_when_requests_of_one_prefix_meet(tidegate: Told, tmp_path: Path) -> None:
+    rows = [{"timestamp": 400 * i, "input_length": 4096, "output_length": 20} for i in range(300)]
+    told = {}
+    for name, ids in (("shared", list(range(8))), ("apart", None)):
+        path = tmp_path / f"{name}.jsonl"
+        lines = [row | {"hash_ids": ids or list(range(8 * i, 8 * i + 8))} for i, row in enumerate(rows)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        code, out, err = tidegate(
+            "--trace", str(path), "--policy", POLICY, *QUICK, "--json", "--routing", "prefix_hash"
+        )
+        assert code == 0, err
+        told[name] = json.loads(out)
+    assert told["shared"]["conditions"]["routing"] == "prefix_hash"
+    assert "prefix cache" in "".join(told["shared"]["notes"])
+    assert told["shared"]["policies"][0]["ttft_p50_s"] < 0.6 * told["apart"]["policies"][0]["ttft_p50_s"]
+
+
+def test_hashes_that_fit_no_engine_block_are_noted_and_not_used(tidegate: Told, tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"timestamp": 0, "input_length": 700, "output_length": 9, "hash_ids": [1, 2]}\n')
+    words = ("--trace", str(path), "--hash-block-tokens", "500", "--policy", POLICY, *QUICK, "--json")
+    code, out, err = tidegate(*words)
+    assert code == 0, err
+    assert "prefix hashes are not used: their blocks of 500 tokens" in "".join(json.loads(out)["notes"])
+
+
 def test_table_and_page_say_the_same(tidegate: Told, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     code, out, err = tidegate("--trace", TRACE, "--policy", POLICY, *QUICK, "--html", str(page), "--quiet")

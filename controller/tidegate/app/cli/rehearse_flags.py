@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tidegate.app.rehearse.compare import CompareOptions
     from tidegate.terms.policy import ServicePolicy
 
-ALL = "all"
+# As `sim.setup.Routing`, but for the one that needs a length per pool and the one that needs weights.
+ROUTINGS = ("least_request", "round_robin", "random", "prefix_hash", "kv_aware")
 _MOST_SEEDS = 1000
 _MOST_JOBS = 1024
 _MOST_SCALE = 100_000.0
@@ -73,6 +74,12 @@ def add_comparison_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="compare again with engines 10 per cent slower and faster than believed (default: on)",
     )
+    parser.add_argument(
+        "--routing",
+        choices=ROUTINGS,
+        default="least_request",
+        help="how a request finds its replica (default: %(default)s)",
+    )
     parser.add_argument("--jobs", default="", metavar="N", help="processes (default: one a core)")
     parser.add_argument("--json", action="store_true", help="print the whole result as one JSON document")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report that needs nothing but a browser")
@@ -86,6 +93,7 @@ def comparison(args: argparse.Namespace) -> "tuple[CompareOptions, Output]":
         BadInputError: A flag's value cannot be used, or the policy file.
     """
     from tidegate.app.rehearse.compare import CompareOptions  # noqa: PLC0415  (a second of imports)
+    from tidegate.sim.setup import Routing  # noqa: PLC0415
 
     options = CompareOptions(
         policy=_only(args.policy),
@@ -97,6 +105,7 @@ def comparison(args: argparse.Namespace) -> "tuple[CompareOptions, Output]":
         capacity_check=args.capacity_check,
         oracles=args.oracles,
         match=args.match,
+        routing=Routing(args.routing),
     )
     if args.html is not None and not args.html.parent.is_dir():
         msg = f"--html: {args.html}: its folder must exist, {args.html.parent} does not"

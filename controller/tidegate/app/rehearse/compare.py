@@ -11,10 +11,11 @@ from tidegate.app.rehearse.findings import forecast_pair, results_of
 from tidegate.app.rehearse.forecastable import forecastable_of
 from tidegate.app.rehearse.laws import best_static, rivals
 from tidegate.app.rehearse.loads import Loads, trace_facts
-from tidegate.app.rehearse.plays import Stage, world_of
+from tidegate.app.rehearse.plays import Stage, cache_of, world_of
 from tidegate.app.rehearse.progress import Told
 from tidegate.sim.faults import FaultName
 from tidegate.sim.policies import Rival
+from tidegate.sim.setup import Routing
 from tidegate.terms.errors import BadInputError
 from tidegate.terms.policy import ServicePolicy
 
@@ -35,6 +36,7 @@ class CompareOptions:
     capacity_check: bool = True
     oracles: bool = True
     match: bool = True  # search each policy's knob
+    routing: Routing = Routing.LEAST_REQUEST
 
 
 def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence[Rival] = ()) -> Document:
@@ -44,8 +46,9 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
     world = world_of(options.policy, trace, peak_per_s=facts.peak_requests_per_s)
     # Where nothing is drawn, another seed is the same play again.
     seeds = options.seeds if loads.drawn else options.seeds[:1]
+    cache, cache_note = cache_of(world, trace)
     contest = Contest(
-        stage=Stage(loads=loads, world=world, seeds=seeds),
+        stage=Stage(loads=loads, world=world, seeds=seeds, routing=options.routing, cache=cache),
         target_ratio=options.target_ratio,
         speeds=SPEEDS if options.capacity_check else (),
         faults=fault_names(options.faults),
@@ -69,7 +72,7 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
         policies=results,
         forecast=pair,
         forecast_reason=why,
-        notes=(*loads.notes, *_seed_notes(options.seeds, seeds)),
+        notes=(*loads.notes, *([cache_note] if cache_note else []), *_seed_notes(options.seeds, seeds)),
     )
 
 
@@ -134,7 +137,7 @@ def conditions_facts(options: CompareOptions, seeds: tuple[int, ...]) -> Conditi
                       cold_start_s=p.cold_start_prior_s)
             for p in policy.pools
         ),
-        routing="least_request",
+        routing=str(options.routing),
         target_ratio=options.target_ratio,
         seeds=seeds,
         scoring=SCORING,

@@ -18,7 +18,7 @@ from tidegate.sim.faults import Fault, FaultName, fault
 from tidegate.sim.policies import Contender, Rival, World
 from tidegate.sim.rehearse import Conditions, rehearse
 from tidegate.sim.score import Score, score
-from tidegate.sim.setup import FleetSetup, PoolSetup
+from tidegate.sim.setup import CacheSetup, FleetSetup, PoolSetup, Routing
 from tidegate.sim.trace import Trace
 from tidegate.terms.policy import ServicePolicy
 from tidegate.terms.slo import Indicator
@@ -45,6 +45,22 @@ def world_of(policy: ServicePolicy, trace: Trace, *, peak_per_s: float) -> World
     )
 
 
+def cache_of(world: World, trace: Trace) -> tuple[CacheSetup | None, str | None]:
+    """Return the prefix cache that a load's hashes call for, and what a reader must know of it."""
+    size = trace.hash_block_tokens
+    if not size:
+        return None, None
+    odd = sorted({p.block_tokens for p in world.profiles.values() if size % p.block_tokens})
+    if odd:
+        return None, (
+            f"The load's prefix hashes are not used: their blocks of {size} tokens are no multiple of the engine's "
+            f"({odd[0]})."
+        )
+    return CacheSetup(
+        hash_block_tokens=size
+    ), "Engines keep a prefix cache in GPU memory; the load's hashes say what hits."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """What all policies of a comparison meet: the load of each seed, the belief, and the real engines."""
@@ -52,6 +68,8 @@ class Stage:
     loads: Loads
     world: World
     seeds: tuple[int, ...]
+    routing: Routing = Routing.LEAST_REQUEST
+    cache: CacheSetup | None = None  # of every replica
     traces: dict[int, Trace] = field(default_factory=dict)  # drawn once, by seed
 
     def trace(self, seed: int) -> Trace:
@@ -83,12 +101,13 @@ class Stage:
                 profile=scaled(self.world.profiles[p.profile], speed_ratio),
                 cold_start=ColdStart(samples_s=(p.cold_start_prior_s,)),
                 initial=max(1, p.min_replicas),
+                cache=self.cache,
             )
             for p in policy.pools
         )
         return Conditions(
             policy=policy,
-            setup=FleetSetup(pools=pools, seed=seed),
+            setup=FleetSetup(pools=pools, routing=self.routing, seed=seed),
             faults=faults,
             history_steps=HISTORY_STEPS,
             keep_decisions=False,

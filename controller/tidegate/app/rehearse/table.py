@@ -54,9 +54,12 @@ def results(document: Document) -> Table:
     ]
     head = ("policy", "attained", "GPU h", "cost USD", "goodput/s", "TTFT p50/95/99 s", "TPOT p50/95/99 ms", "moves",
             "failed", f"GPU h at {target}", "with", "gap closed")  # fmt: skip
-    why = [f"{p.name}: no GPU h at {target}: {p.matched_gpu_hours_reason}" for p in document.policies
-           if p.matched_gpu_hours is None and p.matched_gpu_hours_reason]  # fmt: skip
-    return Table(title="Each policy as set, then at matched attainment", head=head, rows=tuple(rows), foot=tuple(why))
+    why: dict[str, list[str]] = {}
+    for p in document.policies:
+        if p.matched_gpu_hours is None and p.matched_gpu_hours_reason:
+            why.setdefault(p.matched_gpu_hours_reason, []).append(p.name)
+    foot = tuple(f"no GPU h at {target}: {', '.join(names)}: {reason}" for reason, names in why.items())
+    return Table(title="Each policy as set, then at matched attainment", head=head, rows=tuple(rows), foot=foot)
 
 
 def seeds(document: Document) -> Table | None:
