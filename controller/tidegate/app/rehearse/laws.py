@@ -1,6 +1,7 @@
 """Every policy that can be rehearsed, by name: our own, the rivals, and the two ends of what can be won."""
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -9,8 +10,12 @@ from tidegate.app.sizing import pool_capacities
 from tidegate.app.tick import levels_of
 from tidegate.core.decide import decide
 from tidegate.forecast.select import foresee
-from tidegate.sim.policies import Contender, Knob, KnobScale, Rival, Wants, World
-from tidegate.terms.decision import Memory
+from tidegate.sim.policies import Contender, Knob, KnobScale, PolicyFn, Rival, Wants, World
+from tidegate.terms.capacity import PoolCapacity
+from tidegate.terms.decision import Decision, Memory
+from tidegate.terms.forecast import Forecast
+from tidegate.terms.observation import Observation
+from tidegate.terms.policy import ServicePolicy
 
 _MODULES = (
     "static_peak", "static_mean", "last_value", "window_max", "hpa", "kpa", "keda", "aibrix", "crane", "llmd_slo",
@@ -56,12 +61,9 @@ def _own(forecast: bool, world: World, setting: float | None) -> Contender:  # n
     chosen = policy.scaling.target_utilisation_ratio if setting is None else setting
     set_to = replace(policy, scaling=replace(policy.scaling, target_utilisation_ratio=chosen))
 
-    def law(obs, forecasts, capacity, policies, memory, *, now_s):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG001
-        return decide(obs, forecasts, capacity, (set_to,), memory, now_s=now_s)
-
     return Contender(
         name=OWN if forecast else OWN_WITHOUT_FORECAST,
-        law=law,
+        law=_with_policy(set_to),
         start=Memory(),
         wants=_WANTS,
         setting=chosen,
@@ -69,6 +71,23 @@ def _own(forecast: bool, world: World, setting: float | None) -> Contender:  # n
         forecaster=partial(foresee, levels=levels_of([policy])) if forecast else None,
         sizer=partial(pool_capacities, profiles=world.profiles, elapsed_s=_PERIOD_S),
     )
+
+
+def _with_policy(policy: ServicePolicy) -> PolicyFn[Memory]:
+    """Return `decide` under this policy, whatever one it is called with: the knob is a field of the policy."""
+
+    def law(
+        obs: Observation,
+        forecasts: Sequence[Forecast],
+        capacity: Sequence[PoolCapacity],
+        policies: Sequence[ServicePolicy],  # noqa: ARG001
+        memory: Memory,
+        *,
+        now_s: float,
+    ) -> tuple[Decision, Memory]:
+        return decide(obs, tuple(forecasts), tuple(capacity), (policy,), memory, now_s=now_s)
+
+    return law
 
 
 def best_static() -> Rival:
