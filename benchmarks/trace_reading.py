@@ -1,7 +1,7 @@
 """How fast a trace of ten million requests is read, and in how much memory.
 
-`python benchmarks/trace_reading.py [--rows 10000000]` writes a trace of that many requests (a tenth of them where each has
-hashes), reads it in a process of its own, and prints one JSON row per format. Exits 1 when it held 1 GiB or more.
+`python benchmarks/trace_reading.py [--rows 10000000]` writes a trace of that many requests (a tenth of them where each
+has hashes), reads it in a process of its own, and prints one JSON row per format. Exits 1 when it held 1 GiB or more.
 """
 
 import argparse
