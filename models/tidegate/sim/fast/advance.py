@@ -1,6 +1,6 @@
 """The kernels that Python calls."""
 
-from tidegate.sim.fast import blocks, intake, jump, pool, rep, req, seq, store, tot
+from tidegate.sim.fast import blocks, intake, jump, pool, prefix, rep, req, seq, store, tot
 from tidegate.sim.fast.compiled import entry, inlined
 from tidegate.sim.fast.state import NEVER, NEXT_AT, WINNER, Int64s, State, free_row, live, replica_at, set_next
 from tidegate.sim.fast.steps import begin, end
@@ -61,7 +61,7 @@ def vacate(st: State, slot: int, requests: Int64s, tries: Int64s) -> None:
             found += 1
             if head == rep.RUN_HEAD and m[m[r + rep.POOL] + pool.CACHE]:
                 for k in range(st.hashes[request], st.hashes[request + 1]):
-                    st.hashes[k] &= ~1
+                    st.hashes[k] = 2 * prefix.block_at(st, k)
             free_row(st, row)
             row = after
     st.board[slot] = 0

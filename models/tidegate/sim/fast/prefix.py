@@ -15,6 +15,14 @@ def span(st: State, row: int, tokens: int) -> tuple[int, int]:
 
 
 @inlined
+def block_at(st: State, k: int) -> int:
+    """Return the hash block in a place of `hashes`."""
+    word = st.hashes[k]
+    block: int = st.memory[(word >> 1) + store.ID] if word & 1 else word >> 1
+    return block
+
+
+@inlined
 def hits(st: State, r: int, row: int) -> tuple[int, int]:
     """Return how many leading hash blocks are in HBM, and how many of these nobody uses."""
     m = st.memory
@@ -42,7 +50,7 @@ def refer(st: State, r: int, row: int, count: int) -> None:
         if m[entry + store.REFERENCES] == 0:
             store.withdraw(st, hbm, entry)
         m[entry + store.REFERENCES] += 1
-        st.hashes[k] |= 1
+        st.hashes[k] = 2 * entry + 1
     st.sequences[row + seq.SHARED] = count
 
 
@@ -58,9 +66,9 @@ def release(st: State, r: int, row: int) -> None:
     while left:
         k -= 1
         if st.hashes[k] & 1:
-            st.hashes[k] -= 1
+            entry = st.hashes[k] >> 1
+            st.hashes[k] = 2 * m[entry + store.ID]
             left -= 1
-            entry = store.find(st, hbm, st.hashes[k] >> 1)
             m[entry + store.REFERENCES] -= 1
             if m[entry + store.REFERENCES] == 0:
                 store.append(st, hbm, entry)
@@ -102,12 +110,11 @@ def enrol(st: State, r: int, row: int) -> int:
     for k in range(start + st.sequences[row + seq.HITS], end):
         block = st.hashes[k] >> 1
         if store.find(st, hbm, block) < 0:
-            store.put(st, hbm, block, 1)
-            st.hashes[k] |= 1
+            st.hashes[k] = 2 * store.put(st, hbm, block, 1) + 1
             st.sequences[row + seq.SHARED] += 1
     written = 0
     for k in range(start, end if m[p + pool.CPU] or m[p + pool.REMOTE] else start):
-        block = st.hashes[k] >> 1
+        block = block_at(st, k)
         new = store.keep(st, m[r + rep.CPU], block) if m[p + pool.CPU] else False
         if m[p + pool.REMOTE] and store.keep(st, m[tot.REMOTE], block):
             new = True

@@ -27,7 +27,9 @@ class State(NamedTuple):
     board: Int64s  # what is searched over all slots: requests in flight, next event, tournament, who is ready
     sequences: Int64s  # rows of seq.py
     requests: Int64s  # rows of req.py
-    hashes: Int64s  # where each request's hash blocks begin, one more for the end; then 2 * block + (held by it)
+    # Where each request's hash blocks begin, one more for the end; then the blocks: 2 * block, or 2 * entry + 1 while
+    # the request holds it in HBM.
+    hashes: Int64s
 
 
 @inlined
