@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from tidegate.sim.policies import Knob, KnobScale
 
 # A knob is searched in few plays, since each may replay a day.
-MOST_PLAYS = 9
+MOST_PLAYS = 7
 # Two settings whose GPU time differs by less are the same.
-CLOSE_RATIO = 0.004
+CLOSE_RATIO = 0.007
 _FIRST_STEP = 0.18  # of the knob's range
 _LEAST_MISS = 1e-6
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from tidegate.app.config_problem import did_you_mean
 from tidegate.app.rehearse.contest import SPEEDS, Contest, Entrant, findings
 from tidegate.app.rehearse.document import ConditionsFacts, Document, Objective, PoolFacts
-from tidegate.app.rehearse.findings import forecast_pair, results_of
+from tidegate.app.rehearse.findings import (
+    FAIR_ORACLE,
+    INSTANT_BOUND,
+    Finding,
+    forecast_pair,
+    oracle_gap,
+    results_of,
+)
 from tidegate.app.rehearse.forecastable import forecastable_of
 from tidegate.app.rehearse.laws import best_static, rivals
 from tidegate.app.rehearse.loads import Loads, trace_facts
@@ -58,7 +65,8 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
     if options.oracles:
         entrants.append(Entrant(player=best_static(), kind="oracle"))
         # With several pools it would be a schedule of each; that search is not built yet.
-        entrants += [Entrant(player=None, kind="oracle")] if len(options.policy.pools) == 1 else []
+        one_pool = len(options.policy.pools) == 1
+        entrants += [Entrant(player=n, kind="oracle") for n in (INSTANT_BOUND, FAIR_ORACLE) if one_pool]
     found = findings(contest, entrants, jobs=options.jobs, told=told)
     told(len(entrants), len(entrants), "forecasting the load")
     foreseen, why_not = forecastable_of(trace, horizon_s=world.cold_start_s)
@@ -72,8 +80,20 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
         policies=results,
         forecast=pair,
         forecast_reason=why,
-        notes=(*loads.notes, *([cache_note] if cache_note else []), *_seed_notes(options.seeds, seeds)),
+        notes=(
+            *loads.notes,
+            *([cache_note] if cache_note else []),
+            *_seed_notes(options.seeds, seeds),
+            *_oracle_notes(options, found),
+        ),
     )
+
+
+def _oracle_notes(options: CompareOptions, found: Sequence[Finding]) -> tuple[str, ...]:
+    if options.oracles and len(options.policy.pools) > 1:
+        return ("There is no fair oracle for a policy of several pools yet, so no gap closed.",)
+    said = oracle_gap(found)
+    return () if said is None else (said,)
 
 
 def _seed_notes(asked: tuple[int, ...], played: tuple[int, ...]) -> tuple[str, ...]:

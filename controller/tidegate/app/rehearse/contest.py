@@ -1,13 +1,14 @@
 """Every policy of a comparison played and searched, in as many processes as there are cores."""
 
 import multiprocessing
+import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from tidegate.app.rehearse.document import KnobFacts
-from tidegate.app.rehearse.fair import fair_oracle
-from tidegate.app.rehearse.findings import FAIR_ORACLE, AtSpeed, Finding, Play
+from tidegate.app.rehearse.fair import fair_oracle, instant_bound
+from tidegate.app.rehearse.findings import INSTANT_BOUND, AtSpeed, Finding, Play
 from tidegate.app.rehearse.matching import Matching, as_set, matched, unsearched
 from tidegate.app.rehearse.plays import Stage
 from tidegate.app.rehearse.progress import Told
@@ -31,16 +32,16 @@ class Contest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrant:
-    """A policy in a contest; without a player it is the fair oracle, whose schedule is searched load by load."""
+    """A policy in a contest, or the name of an oracle whose schedule is searched load by load."""
 
-    player: Rival | None
+    player: Rival | str
     kind: str = "policy"
     notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Its name."""
-        return FAIR_ORACLE if self.player is None else self.player.name
+        return self.player if isinstance(self.player, str) else self.player.name
 
 
 def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: Told) -> list[Finding]:
@@ -62,6 +63,7 @@ def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: 
     made: dict[int, Finding] = {}
     # Spawned, not forked: this process has threads (the progress bar), whose locks a fork would copy as they are.
     context = multiprocessing.get_context("spawn")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process a core: threads beside them only wait for each other
     with ProcessPoolExecutor(min(jobs, total), mp_context=context, initializer=_enter, initargs=(contest,)) as pool:
         waiting = {pool.submit(_finding, entrant): i for i, entrant in enumerate(entrants)}
         told(0, total, f"{total} policies in {min(jobs, total)} processes")
@@ -84,7 +86,9 @@ def _finding(entrant: Entrant) -> Finding:
 
 def finding(contest: Contest, entrant: Entrant) -> Finding:
     """Return all that is asked about one policy."""
-    if entrant.player is None:
+    if entrant.player == INSTANT_BOUND:
+        return instant_bound(contest.stage, target_ratio=contest.target_ratio)
+    if isinstance(entrant.player, str):
         return fair_oracle(contest.stage, target_ratio=contest.target_ratio, speeds=contest.speeds)
     player, stage = entrant.player, contest.stage
     default = stage.plays(player, None)

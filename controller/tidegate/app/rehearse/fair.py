@@ -1,10 +1,15 @@
-"""The fair oracle of a comparison: a schedule for each seed's load, found on the simulator that judges the policies."""
+"""The oracles of a comparison: a schedule for each seed's load, found on the simulator that judges the policies."""
+
+from dataclasses import replace
+from functools import partial
 
 from tidegate.app.rehearse.document import FrontierPoint
-from tidegate.app.rehearse.findings import FAIR_ORACLE, AtSpeed, Finding, Match, Play
+from tidegate.app.rehearse.findings import FAIR_ORACLE, INSTANT_BOUND, AtSpeed, Finding, Match, Play
+from tidegate.app.rehearse.oracle_cache import kept, name_of
 from tidegate.app.rehearse.plays import Stage
-from tidegate.baselines.oracle import Ground, Oracle, OraclePlay, clairvoyant
+from tidegate.baselines.oracle import Ground, Oracle, OraclePlay, clairvoyant, perfect_forecast
 from tidegate.baselines.schedule import Schedule, schedule_contender
+from tidegate.sim.coldstart import ColdStart
 from tidegate.sim.fast.fleet import FastFleet
 from tidegate.sim.rehearse import Conditions, rehearse
 from tidegate.sim.score import joint
@@ -39,6 +44,38 @@ def fair_oracle(stage: Stage, *, target_ratio: float, speeds: tuple[float, ...])
     )
 
 
+def instant_bound(stage: Stage, *, target_ratio: float) -> Finding:
+    """Return what a perfect forecast came to whose replicas are ready the moment they are ordered; drains are paid."""
+    plays: list[Play] = []
+    points: tuple[FrontierPoint, ...] = ()
+    reason = None
+    for seed in stage.seeds:
+        usual = stage.conditions(seed=seed)
+        pools = tuple(replace(p, cold_start=ColdStart(samples_s=(0.0,))) for p in usual.setup.pools)
+        conditions = replace(usual, setup=replace(usual.setup, pools=pools))
+        ground = replace(_ground(stage, conditions, seed=seed, target_ratio=target_ratio), lead_s=0.0)
+        found, needed = perfect_forecast(ground)
+        points = points or tuple(
+            FrontierPoint(setting=None, attainment_ratio=t.attainment_ratio, gpu_hours=t.gpu_hours) for t in found.tried
+        )
+        if needed is None:
+            plays, reason = [], found.reason
+            break
+        plays.append(stage.play(schedule_contender(INSTANT_BOUND, ground.schedule(needed)), conditions, seed=seed))
+    match = Match(plays=tuple(plays), reason=reason)
+    return Finding(
+        name=INSTANT_BOUND,
+        kind="oracle",
+        summary="knows every arrival, and its replicas start in no time: a bound, not a policy",
+        source="replicas = load / what one carries, the load per replica searched",
+        period_s=None,
+        knob=None,
+        default=match.plays or _largest(stage),
+        match=match,
+        frontier=points,
+    )
+
+
 def _found(
     stage: Stage, *, target_ratio: float, speed_ratio: float
 ) -> tuple[Match, tuple[FrontierPoint, ...], tuple[str, ...]]:
@@ -47,13 +84,15 @@ def _found(
     passes = []
     for seed in stage.seeds:
         conditions = stage.conditions(seed=seed, speed_ratio=speed_ratio)
-        oracle = clairvoyant(_ground(stage, conditions, seed=seed, target_ratio=target_ratio))
+        ground = _ground(stage, conditions, seed=seed, target_ratio=target_ratio)
+        name = name_of(ground.trace, conditions, target_ratio=target_ratio, capacity_per_s=ground.capacity_per_s)
+        oracle = kept(name, ground.key, partial(clairvoyant, ground))
         if oracle.schedule is None:
             return Match(reason=oracle.reason or "the target is out of its reach"), _points(oracle), ()
         plays.append(stage.play(schedule_contender(FAIR_ORACLE, oracle.schedule), conditions, seed=seed))
         points = points or _points(oracle)
         passes.append(oracle.passes)
-    note = f"Its schedule was pruned in {max(passes)} passes; a better one may exist, so the gap is at least this."
+    note = f"Its schedule was pruned in {max(passes)} passes; a better one may exist, so the gap is at least this wide."
     return Match(plays=tuple(plays)), points, (note,)
 
 
@@ -72,7 +111,7 @@ def _ground(stage: Stage, conditions: Conditions, *, seed: int, target_ratio: fl
         min_replicas=pool.min_replicas,
         max_replicas=pool.max_replicas,
         capacity_per_s=stage.world.capacity_per_s[pool.key],
-        lead_s=stage.world.cold_start_s,
+        lead_s=max(max(p.cold_start.samples_s) for p in conditions.setup.pools),
         target_ratio=target_ratio,
         play=play,
     )

@@ -23,6 +23,8 @@ from tidegate.sim.faults import Fault
 # Between these two lies what there is to win.
 BEST_STATIC = "best-static"
 FAIR_ORACLE = "clairvoyant"
+# Below the fair oracle lies this; between the two, what a better schedule could still save.
+INSTANT_BOUND = "instant-bound"
 OWN = "tidegate"
 OWN_WITHOUT_FORECAST = "tidegate-reactive"
 
@@ -161,6 +163,23 @@ def gap_closed(matched_gpu_hours: _Hours, name: str) -> tuple[float | None, str 
     if static - oracle <= 1e-9 * static:
         return None, f"no gap: {FAIR_ORACLE} needs as many GPU hours as {BEST_STATIC}"
     return (static - mine) / (static - oracle), None
+
+
+def oracle_gap(findings: Sequence[Finding]) -> str | None:
+    """Return how far the fair oracle lies above the instant bound, in a sentence; None when one of them is missing."""
+    hours = {f.name: f.match.gpu_hours for f in findings}
+    fair, instant = hours.get(FAIR_ORACLE), hours.get(INSTANT_BOUND)
+    if fair is None or instant is None:
+        return None
+    if fair <= instant:
+        return (
+            f"The fair oracle ({fair:.4g} GPU h) needs no more than a perfect forecast with instant starts "
+            f"({instant:.4g} GPU h), which does not choose where to spend its misses."
+        )
+    return (
+        f"The fair oracle lies {100.0 * (fair / instant - 1.0):.1f} % above a perfect forecast with instant starts "
+        f"({instant:.4g} GPU h): about the most that a better schedule could still save."
+    )
 
 
 def rank_of(name: str, matched_gpu_hours: _Hours) -> int | None:

@@ -1,7 +1,7 @@
 """Every policy that can be rehearsed, by name: our own, the rivals, and the two ends of what can be won."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +13,8 @@ from tidegate.forecast.select import foresee
 from tidegate.sim.policies import Contender, Knob, KnobScale, PolicyFn, Rival, Wants, World
 from tidegate.terms.capacity import PoolCapacity
 from tidegate.terms.decision import Decision, Memory
-from tidegate.terms.forecast import Forecast
+from tidegate.terms.forecast import Forecast, Quantity
+from tidegate.terms.history import History
 from tidegate.terms.observation import Observation
 from tidegate.terms.policy import ServicePolicy
 
@@ -22,9 +23,18 @@ _MODULES = (
     "llmd_token", "wva", "dynamo",
 )  # fmt: skip
 _PERIOD_S = 15.0
-_WANTS = Wants(period_s=_PERIOD_S, replicas=True, replica_rates=True, slis=True)
-# Headroom kept by Tidegate's own knob: a share of a replica's capacity.
-_SAFE_RATIO, _THRIFTY_RATIO = 0.3, 1.6
+# As `tidegate run` does by default: a scrape each 5 s, rates over six of them, and copies of one series folded.
+_WANTS = Wants(
+    period_s=_PERIOD_S,
+    scrape_interval_s=5.0,
+    rate_window_s=30.0,
+    replicas=True,
+    slis=True,
+    histories=(Quantity.REQUESTS_PER_S,),
+    folds_copies=True,
+)
+# What `targetUtilisation` may be set to in a policy ends at 1.
+_SAFE_RATIO, _THRIFTY_RATIO = 0.3, 1.0
 
 
 def rivals() -> dict[str, Rival]:
@@ -68,8 +78,31 @@ def _own(forecast: bool, world: World, setting: float | None) -> Contender:  # n
         wants=_WANTS,
         setting=chosen,
         keeps_memory=True,
-        forecaster=partial(foresee, levels=levels_of([policy])) if forecast else None,
+        forecaster=partial(foresee if forecast else last_seen, levels=levels_of([policy])),
         sizer=partial(pool_capacities, profiles=world.profiles, elapsed_s=_PERIOD_S),
+    )
+
+
+def last_seen(
+    histories: Sequence[History], *, horizons_s: Mapping[str, float], now_s: float, levels: tuple[float, ...]
+) -> tuple[Forecast, ...]:
+    """Return forecasts that say nothing of the future: the last value of each history, for every quantile.
+
+    Without any forecast the law would hold what it has, for it takes a missing one as lost sight.
+    """
+    return tuple(
+        Forecast(
+            service=h.service,
+            quantity=h.quantity,
+            made_at_s=now_s,
+            step_s=max(h.step_s, horizons_s.get(h.service, h.step_s)),
+            levels=levels,
+            values=tuple((h.samples[-1][1],) for _ in levels),
+            method="last_value",
+            reason="no forecast asked for",
+        )
+        for h in histories
+        if h.samples
     )
 
 

@@ -9,9 +9,12 @@ from tidegate.app.rehearse.document import Figures, ReplicasOverTime
 from tidegate.app.rehearse.findings import Play
 from tidegate.app.rehearse.loads import Loads
 from tidegate.app.sizing import modelled
-from tidegate.app.tick import HISTORY_STEPS
+from tidegate.app.tick import HISTORY_STEPS, history_step_s
+from tidegate.baselines.figures import HEADROOM, replicas_for
+from tidegate.perf.capacity import replica_capacity
+from tidegate.perf.profile import PS_PER_S, EngineProfile
 from tidegate.perf.variants import scaled
-from tidegate.sim.coldstart import ColdStart
+from tidegate.sim.coldstart import ColdStart, LognormalPart, cold_starts
 from tidegate.sim.counts import ReplicaCounts
 from tidegate.sim.fast.fleet import FastFleet
 from tidegate.sim.faults import Fault, FaultName, fault
@@ -20,10 +23,18 @@ from tidegate.sim.rehearse import Conditions, rehearse
 from tidegate.sim.score import Score, score
 from tidegate.sim.setup import CacheSetup, FleetSetup, PoolSetup, Routing
 from tidegate.sim.trace import Trace
+from tidegate.terms.fleet import PoolKey
 from tidegate.terms.policy import ServicePolicy
 from tidegate.terms.slo import Indicator
 
 _DRAWN_MOMENTS = 400
+# All policies start alike, with what the first ten minutes need.
+FIRST_S = 600.0
+# Drawn once a seed and pool, taken in turn: enough that none of the fleets here sees the same one soon.
+COLD_STARTS = 256
+COLD_START_MEDIAN_RATIO = 0.72  # of the 95th percentile: a lognormal spread of 0.2
+# As `tidegate run` scrapes by default.
+SCRAPE_INTERVAL_S = 5.0
 
 
 def world_of(policy: ServicePolicy, trace: Trace, *, peak_per_s: float) -> World:
@@ -31,18 +42,43 @@ def world_of(policy: ServicePolicy, trace: Trace, *, peak_per_s: float) -> World
     profiles = {p.profile: load_profile(p.profile) for p in policy.pools}
     prompt, output = float(trace.prompt_tokens.mean()), float(trace.output_tokens.mean())
     capacity = {p.key: modelled(policy, profiles[p.profile], prompt, output)[0] for p in policy.pools}
-    tpot_s = policy.threshold_s(Indicator.TPOT) or policy.threshold_s(Indicator.ITL) or 0.05
     return World(
         policy=policy,
         profiles=profiles,
         capacity_per_s=capacity,
-        concurrency={key: max(1.0, per_s * output * tpot_s) for key, per_s in capacity.items()},
+        concurrency={
+            p.key: _in_flight(policy, profiles[p.profile], prompt, output, per_s=capacity[p.key]) for p in policy.pools
+        },
         prompt_tokens=prompt,
         output_tokens=output,
         cold_start_s=max(p.cold_start_prior_s for p in policy.pools),
         mean_per_s=len(trace) / max(trace.seconds, 1.0),
         peak_per_s=peak_per_s,
     )
+
+
+def _in_flight(policy: ServicePolicy, profile: EngineProfile, prompt: float, output: float, *, per_s: float) -> float:
+    """Return the mean requests in one replica at its capacity: those that decode, and those in front of it."""
+    at = replica_capacity(
+        profile,
+        ttft_s=policy.threshold_s(Indicator.TTFT),
+        tpot_s=policy.threshold_s(Indicator.TPOT) or policy.threshold_s(Indicator.ITL),
+        prompt_tokens=prompt,
+        output_tokens=output,
+    )
+    front = per_s * (profile.front_end_s + at.step_s)
+    return max(1.0, at.decoding + front)
+
+
+def cold_start_of(p95_s: float, *, seed: int) -> ColdStart:
+    """Return start-up times around a believed 95th percentile: lognormal, the median at 0.72 of it.
+
+    Real ones scatter: 8B weights took 2.7 to 6.3 s (median 4.4) in thirty loads of ServerlessLLM's published trials.
+    """
+    if p95_s <= 0.0:
+        return ColdStart(samples_s=(0.0,))
+    part = LognormalPart(name="order to ready", median_s=COLD_START_MEDIAN_RATIO * p95_s, p95_s=p95_s)
+    return cold_starts((part,), np.random.default_rng([seed, 0xC01D]), COLD_STARTS)
 
 
 def cache_of(world: World, trace: Trace) -> tuple[CacheSetup | None, str | None]:
@@ -94,13 +130,14 @@ class Stage:
     def conditions(self, *, seed: int, speed_ratio: float = 1.0, faults: tuple[Fault, ...] = ()) -> Conditions:
         """Return the world that every policy meets."""
         policy = self.world.policy
+        first = self._first(seed)
         pools = tuple(
             PoolSetup(
                 key=p.key,
                 role=p.role,
                 profile=scaled(self.world.profiles[p.profile], speed_ratio),
-                cold_start=ColdStart(samples_s=(p.cold_start_prior_s,)),
-                initial=max(1, p.min_replicas),
+                cold_start=cold_start_of(p.cold_start_prior_s, seed=seed),
+                initial=first[p.key],
                 cache=self.cache,
             )
             for p in policy.pools
@@ -109,9 +146,17 @@ class Stage:
             policy=policy,
             setup=FleetSetup(pools=pools, routing=self.routing, seed=seed),
             faults=faults,
+            history_step_s=history_step_s(self.world.cold_start_s, SCRAPE_INTERVAL_S),
             history_steps=HISTORY_STEPS,
             keep_decisions=False,
         )
+
+    def _first(self, seed: int) -> dict[PoolKey, int]:
+        """Return the replicas that every scaling policy finds: what carries the first minutes with some headroom."""
+        trace = self.trace(seed)
+        span_s = max(1.0, min(FIRST_S, trace.seconds))
+        early = int(np.searchsorted(trace.arrival_ps, round(span_s * PS_PER_S)))
+        return replicas_for(self.world, early / span_s / HEADROOM)
 
     def play(self, contender: Contender, conditions: Conditions, *, seed: int) -> Play:
         """Return one policy over the load of a seed."""
