@@ -77,11 +77,11 @@ def look(st: State, slots: Int64s, now_ps: int, out: Int64s) -> None:
     m = st.memory
     for i in range(len(slots)):
         r = replica_at(st, slots[i])
-        ended = jump.steps_ended(st, r, now_ps) if m[r + rep.STEPS] else 0
+        ended = jump.steps_ended(m, r, now_ps) if m[r + rep.STEPS] else 0
         per_hash = m[m[r + rep.POOL] + pool.CACHE]
         unused = per_hash * m[m[r + rep.HBM] + store.UNUSED] if per_hash else 0
         used = m[m[r + rep.POOL] + pool.BLOCKS] - m[r + rep.FREE] - unused
-        used += blocks.growth(st, r, m[r + rep.STEP], ended)
+        used += blocks.growth(m, r, m[r + rep.STEP], ended)
         waiting, uncomputed = _queue(st, r, now_ps)
         out[0, i] = live(st, r)
         out[1, i] = m[r + rep.RUNNING]

@@ -2,13 +2,12 @@
 
 from tidegate.sim.fast import pool, rep, seq, store
 from tidegate.sim.fast.compiled import compiled, inlined
-from tidegate.sim.fast.state import State
+from tidegate.sim.fast.state import Int64s, State
 
 
 @compiled
-def available(st: State, r: int) -> int:
+def available(m: Int64s, r: int) -> int:
     """Return the blocks that can be had without preemption: free ones and cached ones nobody uses."""
-    m = st.memory
     free: int = m[r + rep.FREE]
     per_hash = m[m[r + rep.POOL] + pool.CACHE]
     if per_hash:
@@ -17,20 +16,18 @@ def available(st: State, r: int) -> int:
 
 
 @compiled
-def take(st: State, r: int, blocks: int) -> None:
+def take(m: Int64s, r: int, blocks: int) -> None:
     """Use `blocks` of the available ones, forgetting the oldest cached blocks only as far as needed."""
-    m = st.memory
     free = m[r + rep.FREE]
     while free < blocks:
-        store.forget_oldest(st, m[r + rep.HBM])
+        store.forget_oldest(m, m[r + rep.HBM])
         free += m[m[r + rep.POOL] + pool.CACHE]
     m[r + rep.FREE] = free - blocks
 
 
 @compiled
-def growth(st: State, r: int, step: int, steps: int) -> int:
+def growth(m: Int64s, r: int, step: int, steps: int) -> int:
     """Return the blocks that the present decoding sequences need in the `steps` steps after `step`."""
-    m = st.memory
     size = m[m[r + rep.POOL] + pool.BLOCK_TOKENS]
     rounds = steps // size
     needed: int = rounds * m[r + rep.DECODING]
@@ -47,12 +44,11 @@ def growth(st: State, r: int, step: int, steps: int) -> int:
 
 
 @inlined
-def steps_within(st: State, r: int, step: int, most: int) -> int:
+def steps_within(m: Int64s, r: int, step: int, most: int) -> int:
     """Return how many of the `most` steps after `step` the available blocks suffice for."""
-    m = st.memory
     decoding = m[r + rep.DECODING]
     size = m[m[r + rep.POOL] + pool.BLOCK_TOKENS]
-    free = available(st, r)
+    free = available(m, r)
     if decoding * (most // size + 1) <= free:
         return most
     rounds = free // decoding

@@ -2,26 +2,24 @@
 
 from tidegate.sim.fast import rep
 from tidegate.sim.fast.compiled import compiled, inlined
-from tidegate.sim.fast.state import State
+from tidegate.sim.fast.state import Int64s
 
 STEP_SHIFT = 32  # a key is the step, then the order of joining, so that ends of one step come oldest first
 
 
 @inlined
-def push_end(st: State, r: int, step: int, row: int) -> None:
+def push_end(m: Int64s, r: int, step: int, row: int) -> None:
     """Note that `row`, which now joins the decoding sequences, ends with step `step`."""
-    m = st.memory
     key = (step << STEP_SHIFT) | m[r + rep.JOINED]
     m[r + rep.JOINED] += 1
     place = m[r + rep.FINISHING]
     m[r + rep.FINISHING] += 1
-    _rise(st, r, place, key, row)
+    _rise(m, r, place, key, row)
 
 
 @compiled
-def _rise(st: State, r: int, place: int, key: int, row: int) -> None:
+def _rise(m: Int64s, r: int, place: int, key: int, row: int) -> None:
     """Put an entry in at `place` or above it."""
-    m = st.memory
     keys, rows = m[r + rep.END_KEYS], m[r + rep.END_ROWS]
     while place > 0:
         parent = (place - 1) >> 1
@@ -35,33 +33,32 @@ def _rise(st: State, r: int, place: int, key: int, row: int) -> None:
 
 
 @inlined
-def next_end(st: State, r: int) -> int:
+def next_end(m: Int64s, r: int) -> int:
     """Return the step at which the next sequence ends; there must be one."""
-    step: int = st.memory[st.memory[r + rep.END_KEYS]] >> STEP_SHIFT
+    step: int = m[m[r + rep.END_KEYS]] >> STEP_SHIFT
     return step
 
 
 @inlined
-def pop_end(st: State, r: int) -> int:
+def pop_end(m: Int64s, r: int) -> int:
     """Take out and return the row that ends next."""
-    row: int = st.memory[st.memory[r + rep.END_ROWS]]
-    _remove_at(st, r, 0)
+    row: int = m[m[r + rep.END_ROWS]]
+    _remove_at(m, r, 0)
     return row
 
 
 @inlined
-def drop_end(st: State, r: int, row: int) -> None:
+def drop_end(m: Int64s, r: int, row: int) -> None:
     """Take out the entry of a row, wherever it is: for preemption, which is rare."""
     place = 0
-    while st.memory[st.memory[r + rep.END_ROWS] + place] != row:
+    while m[m[r + rep.END_ROWS] + place] != row:
         place += 1
-    _remove_at(st, r, place)
+    _remove_at(m, r, place)
 
 
 @compiled
-def _remove_at(st: State, r: int, place: int) -> None:
+def _remove_at(m: Int64s, r: int, place: int) -> None:
     """Take out the entry at `place` and mend the heap."""
-    m = st.memory
     keys, rows = m[r + rep.END_KEYS], m[r + rep.END_ROWS]
     last = m[r + rep.FINISHING] - 1
     m[r + rep.FINISHING] = last
@@ -79,4 +76,4 @@ def _remove_at(st: State, r: int, place: int) -> None:
         m[keys + place] = m[keys + child]
         m[rows + place] = m[rows + child]
         place = child
-    _rise(st, r, place, key, row)
+    _rise(m, r, place, key, row)

@@ -21,7 +21,7 @@ def _submit(st: State, r: int, row: int, arrived_ps: int) -> bool:
     before = m[r + rep.QUEUE_TAIL]
     while before >= 0 and q[before + seq.ELIGIBLE] > eligible:
         before = q[before + seq.BEFORE]
-    link_after(st, r + rep.QUEUE_HEAD, row, before)
+    link_after(m, q, r + rep.QUEUE_HEAD, row, before)
     m[r + rep.QUEUED] += 1
     st.requests[q[row + seq.REQUEST] * req.WIDTH + req.MEMBER] = m[r + rep.MEMBER]
     if before < 0:

@@ -30,7 +30,7 @@ def hits(st: State, r: int, row: int) -> tuple[int, int]:
     start, end = span(st, row, st.sequences[row + seq.PROMPT] - 1)
     found, idle = 0, 0
     for k in range(start, end):
-        entry = store.find(st, hbm, st.hashes[k] >> 1)
+        entry = store.find(m, hbm, st.hashes[k] >> 1)
         if entry < 0:
             break
         found += 1
@@ -46,9 +46,9 @@ def refer(st: State, r: int, row: int, count: int) -> None:
     hbm = m[r + rep.HBM]
     start = st.hashes[st.sequences[row + seq.REQUEST]]
     for k in range(start, start + count):
-        entry = store.find(st, hbm, st.hashes[k] >> 1)
+        entry = store.find(m, hbm, st.hashes[k] >> 1)
         if m[entry + store.REFERENCES] == 0:
-            store.withdraw(st, hbm, entry)
+            store.withdraw(m, hbm, entry)
         m[entry + store.REFERENCES] += 1
         st.hashes[k] = 2 * entry + 1
     st.sequences[row + seq.SHARED] = count
@@ -71,7 +71,7 @@ def release(st: State, r: int, row: int) -> None:
             left -= 1
             m[entry + store.REFERENCES] -= 1
             if m[entry + store.REFERENCES] == 0:
-                store.append(st, hbm, entry)
+                store.append(m, hbm, entry)
     st.sequences[row + seq.SHARED] = 0
 
 
@@ -85,15 +85,15 @@ def load(st: State, r: int, row: int) -> tuple[int, int]:
     size = m[tot.HASH_TOKENS]
     for k in range(start + st.sequences[row + seq.HITS], end):
         block = st.hashes[k] >> 1
-        entry = store.find(st, m[r + rep.CPU], block) if m[p + pool.CPU] else -1
+        entry = store.find(m, m[r + rep.CPU], block) if m[p + pool.CPU] else -1
         if entry >= 0:
-            store.touch(st, m[r + rep.CPU], entry)
+            store.touch(m, m[r + rep.CPU], entry)
             cost += size * m[p + pool.CPU_LOAD]
         else:
-            entry = store.find(st, m[tot.REMOTE], block) if m[p + pool.REMOTE] else -1
+            entry = store.find(m, m[tot.REMOTE], block) if m[p + pool.REMOTE] else -1
             if entry < 0:
                 break
-            store.touch(st, m[tot.REMOTE], entry)
+            store.touch(m, m[tot.REMOTE], entry)
             cost += size * m[p + pool.REMOTE_LOAD]
         found += 1
     if found:
@@ -109,14 +109,14 @@ def enrol(st: State, r: int, row: int) -> int:
     start, end = span(st, row, st.sequences[row + seq.PROMPT])
     for k in range(start + st.sequences[row + seq.HITS], end):
         block = st.hashes[k] >> 1
-        if store.find(st, hbm, block) < 0:
-            st.hashes[k] = 2 * store.put(st, hbm, block, 1) + 1
+        if store.find(m, hbm, block) < 0:
+            st.hashes[k] = 2 * store.put(m, hbm, block, 1) + 1
             st.sequences[row + seq.SHARED] += 1
     written = 0
     for k in range(start, end if m[p + pool.CPU] or m[p + pool.REMOTE] else start):
         block = block_at(st, k)
-        new = store.keep(st, m[r + rep.CPU], block) if m[p + pool.CPU] else False
-        if m[p + pool.REMOTE] and store.keep(st, m[tot.REMOTE], block):
+        new = store.keep(m, m[r + rep.CPU], block) if m[p + pool.CPU] else False
+        if m[p + pool.REMOTE] and store.keep(m, m[tot.REMOTE], block):
             new = True
         if new:
             written += 1

@@ -48,9 +48,8 @@ def free_row(st: State, row: int) -> None:
 
 
 @compiled
-def link_after(st: State, head: int, row: int, before: int) -> None:
+def link_after(m: Int64s, q: Int64s, head: int, row: int, before: int) -> None:
     """Put a row into the list whose ends are the cells `head` and `head + 1` of memory, after `before` (-1: first)."""
-    m, q = st.memory, st.sequences
     after = m[head] if before < 0 else q[before + seq.NEXT]
     q[row + seq.BEFORE] = before
     q[row + seq.NEXT] = after
@@ -65,9 +64,8 @@ def link_after(st: State, head: int, row: int, before: int) -> None:
 
 
 @compiled
-def unlink(st: State, head: int, row: int) -> None:
+def unlink(m: Int64s, q: Int64s, head: int, row: int) -> None:
     """Take a row out of the list whose ends are the cells `head` and `head + 1` of memory."""
-    m, q = st.memory, st.sequences
     before = q[row + seq.BEFORE]
     after = q[row + seq.NEXT]
     if before < 0:

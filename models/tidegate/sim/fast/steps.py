@@ -31,7 +31,7 @@ def begin(st: State, r: int, at_ps: int) -> None:
         head = m[r + rep.QUEUE_HEAD]
         set_next(st, r, NEVER if head < 0 else st.sequences[head + seq.ELIGIBLE])
         return
-    set_next(st, r, at_ps + jump.span_ps(st, r, m[r + rep.STEPS]))
+    set_next(st, r, at_ps + jump.span_ps(m, r, m[r + rep.STEPS]))
 
 
 @inlined
@@ -45,8 +45,8 @@ def _grow(st: State, r: int) -> bool:
     needed = m[m[r + rep.GROWING] + place] - m[r + rep.PREPAID]
     if needed <= 0:
         return False
-    if needed <= m[r + rep.FREE] or needed <= blocks.available(st, r):
-        blocks.take(st, r, needed)
+    if needed <= m[r + rep.FREE] or needed <= blocks.available(m, r):
+        blocks.take(m, r, needed)
         return False
     row = m[r + rep.RUN_HEAD]
     while row >= 0 and row != m[r + rep.PARTIAL]:
@@ -68,12 +68,13 @@ def _prepaid(st: State, r: int, row: int, size: int) -> bool:
 @inlined
 def _one_more_block(st: State, r: int, row: int) -> bool:
     """Take a block for a sequence, preempting the newest as needed; False when it was itself the newest."""
-    while not blocks.available(st, r):
-        victim = st.memory[r + rep.RUN_TAIL]
+    m = st.memory
+    while not blocks.available(m, r):
+        victim = m[r + rep.RUN_TAIL]
         _preempt(st, r, victim)
         if victim == row:
             return False
-    blocks.take(st, r, 1)
+    blocks.take(m, r, 1)
     return True
 
 
@@ -90,11 +91,11 @@ def _preempt(st: State, r: int, row: int) -> None:
         made = m[r + rep.STEP] - 1 - q[row + seq.BEGAN]
         held = q[row + seq.NEED] + made
         q[row + seq.GENERATED] += 1 + made
-        drop_end(st, r, row)
+        drop_end(m, r, row)
         _leave_decoding(st, r, row, held)
     m[r + rep.PREEMPTIONS] += 1
     _let_go(st, r, row, held)
-    link_after(st, r + rep.QUEUE_HEAD, row, -1)
+    link_after(m, q, r + rep.QUEUE_HEAD, row, -1)
     m[r + rep.QUEUED] += 1
 
 
@@ -113,7 +114,7 @@ def _let_go(st: State, r: int, row: int, held: int) -> None:
     m = st.memory
     m[r + rep.FREE] += blocks.held_blocks(st, r, row, held)
     prefix.release(st, r, row)
-    unlink(st, r + rep.RUN_HEAD, row)
+    unlink(m, st.sequences, r + rep.RUN_HEAD, row)
     m[r + rep.RUNNING] -= 1
 
 
@@ -163,7 +164,7 @@ def _fits(st: State, r: int, row: int) -> bool:
         return plain
     found, idle = prefix.hits(st, r, row)
     q[row + seq.HITS] = found
-    result: bool = count - per_hash * found <= blocks.available(st, r) - per_hash * idle
+    result: bool = count - per_hash * found <= blocks.available(m, r) - per_hash * idle
     return result
 
 
@@ -183,9 +184,9 @@ def _admit(st: State, r: int, row: int) -> int:
     else:
         q[row + seq.SHARED] = 0
         q[row + seq.HELD] = min(q[row + seq.CACHED], q[row + seq.PROMPT], need - 1)
-    blocks.take(st, r, q[row + seq.BLOCKS] - per_hash * q[row + seq.HITS])
-    unlink(st, r + rep.QUEUE_HEAD, row)
-    link_after(st, r + rep.RUN_HEAD, row, m[r + rep.RUN_TAIL])
+    blocks.take(m, r, q[row + seq.BLOCKS] - per_hash * q[row + seq.HITS])
+    unlink(m, q, r + rep.QUEUE_HEAD, row)
+    link_after(m, q, r + rep.RUN_HEAD, row, m[r + rep.RUN_TAIL])
     m[r + rep.QUEUED] -= 1
     m[r + rep.RUNNING] += 1
     return cost
@@ -219,8 +220,8 @@ def end(st: State, r: int, at_ps: int) -> None:
     m[r + rep.OUTPUT_DONE] += m[r + rep.STEPS] * m[r + rep.DECODING]
     m[r + rep.STEPS] = 0
     step = m[r + rep.STEP]
-    while m[r + rep.FINISHING] and next_end(st, r) == step:
-        row = pop_end(st, r)
+    while m[r + rep.FINISHING] and next_end(m, r) == step:
+        row = pop_end(m, r)
         held = q[row + seq.NEED] + step - q[row + seq.BEGAN]
         _leave_decoding(st, r, row, held)
         _let_go(st, r, row, held)
@@ -254,4 +255,4 @@ def _join_decoding(st: State, r: int, row: int, left: int) -> None:
     m[m[r + rep.GROWING] + grows] += 1
     if need % size == 0:
         m[r + rep.PREPAID] += 1
-    push_end(st, r, step + left, row)
+    push_end(m, r, step + left, row)

@@ -5,7 +5,7 @@ by where it begins. Those with references are in no order; the others form a lis
 """
 
 from tidegate.sim.fast.compiled import compiled, inlined
-from tidegate.sim.fast.state import Int64s, State
+from tidegate.sim.fast.state import Int64s
 
 OLDEST, NEWEST, UNUSED, FREE, FRESH, END, MASK = range(7)  # UNUSED: entries without references; FRESH … END: never used
 BUCKETS = 7  # where they begin
@@ -33,19 +33,17 @@ def lay_out(memory: Int64s, store: int, blocks: int) -> None:
 
 
 @compiled
-def find(st: State, store: int, block: int) -> int:
+def find(m: Int64s, store: int, block: int) -> int:
     """Return the entry of a block, -1 if it is not there."""
-    m = st.memory
     entry: int = m[store + BUCKETS + (block & m[store + MASK])]
     while entry >= 0 and m[entry + ID] != block:
         entry = m[entry + CHAIN]
     return entry
 
 
-@compiled
-def put(st: State, store: int, block: int, references: int) -> int:
+@inlined
+def put(m: Int64s, store: int, block: int, references: int) -> int:
     """Add a block that is not there, for which there must be room; return its entry. It is in no order yet."""
-    m = st.memory
     entry: int = m[store + FREE]
     if entry >= 0:
         m[store + FREE] = m[entry + CHAIN]
@@ -60,10 +58,9 @@ def put(st: State, store: int, block: int, references: int) -> int:
     return entry
 
 
-@compiled
-def append(st: State, store: int, entry: int) -> None:
+@inlined
+def append(m: Int64s, store: int, entry: int) -> None:
     """Put an entry at the new end of the order."""
-    m = st.memory
     newest = m[store + NEWEST]
     m[entry + BEFORE] = newest
     m[entry + NEXT] = -1
@@ -75,10 +72,9 @@ def append(st: State, store: int, entry: int) -> None:
     m[store + UNUSED] += 1
 
 
-@compiled
-def withdraw(st: State, store: int, entry: int) -> None:
+@inlined
+def withdraw(m: Int64s, store: int, entry: int) -> None:
     """Take an entry out of the order."""
-    m = st.memory
     before, after = m[entry + BEFORE], m[entry + NEXT]
     if before < 0:
         m[store + OLDEST] = after
@@ -92,11 +88,10 @@ def withdraw(st: State, store: int, entry: int) -> None:
 
 
 @inlined
-def forget_oldest(st: State, store: int) -> None:
+def forget_oldest(m: Int64s, store: int) -> None:
     """Drop the oldest unused block; there must be one."""
-    m = st.memory
     entry = m[store + OLDEST]
-    withdraw(st, store, entry)
+    withdraw(m, store, entry)
     bucket = store + BUCKETS + (m[entry + ID] & m[store + MASK])
     at = m[bucket]
     if at == entry:
@@ -109,23 +104,22 @@ def forget_oldest(st: State, store: int) -> None:
     m[store + FREE] = entry
 
 
-@compiled
-def touch(st: State, store: int, entry: int) -> None:
+@inlined
+def touch(m: Int64s, store: int, entry: int) -> None:
     """Make an unused entry the newest."""
-    if st.memory[store + NEWEST] != entry:
-        withdraw(st, store, entry)
-        append(st, store, entry)
+    if m[store + NEWEST] != entry:
+        withdraw(m, store, entry)
+        append(m, store, entry)
 
 
 @compiled
-def keep(st: State, store: int, block: int) -> bool:
+def keep(m: Int64s, store: int, block: int) -> bool:
     """Make a block the newest of a tier; return whether it had to be written, the oldest going if there is no room."""
-    entry = find(st, store, block)
+    entry = find(m, store, block)
     if entry >= 0:
-        touch(st, store, entry)
+        touch(m, store, entry)
         return False
-    m = st.memory
     if m[store + FREE] < 0 and m[store + FRESH] >= m[store + END]:
-        forget_oldest(st, store)
-    append(st, store, put(st, store, block, 0))
+        forget_oldest(m, store)
+    append(m, store, put(m, store, block, 0))
     return True

@@ -3,13 +3,12 @@
 from tidegate.sim.fast import pool, rep, req, seq, tot
 from tidegate.sim.fast.compiled import compiled, inlined
 from tidegate.sim.fast.intake import hand_off
-from tidegate.sim.fast.state import State, free_row
+from tidegate.sim.fast.state import Int64s, State, free_row
 
 
 @compiled
-def _count(st: State, histogram: int, value: int) -> None:
+def _count(m: Int64s, histogram: int, value: int) -> None:
     """Count a value in the bucket of the first bound it does not exceed."""
-    m = st.memory
     bounds = m[histogram]
     low, high = 0, bounds
     while low < high:
@@ -40,7 +39,7 @@ def emit(st: State, r: int, row: int, at_ps: int) -> None:
     st.requests[at + req.FIRST] = at_ps
     m[tot.PENDING] -= prompt
     m[r + rep.PROMPT_DONE] += prompt
-    _count(st, m[tot.TTFT], at_ps - st.requests[at + req.ARRIVAL])
+    _count(m, m[tot.TTFT], at_ps - st.requests[at + req.ARRIVAL])
 
 
 @compiled
@@ -56,7 +55,7 @@ def finish(st: State, r: int, row: int, at_ps: int) -> None:
     free_row(st, row)
     st.requests[at + req.ENDED] = at_ps
     m[tot.ANSWERED] += 1
-    _count(st, m[tot.E2E], at_ps - st.requests[at + req.ARRIVAL])
+    _count(m, m[tot.E2E], at_ps - st.requests[at + req.ARRIVAL])
     gaps = st.requests[at + req.OUTPUT] - 1
     if gaps:
-        _count(st, m[tot.TPOT], (at_ps - st.requests[at + req.FIRST]) // gaps)
+        _count(m, m[tot.TPOT], (at_ps - st.requests[at + req.FIRST]) // gaps)
