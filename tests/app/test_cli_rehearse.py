@@ -82,7 +82,8 @@ def test_every_policy_is_matched_at_the_target_or_says_why_not() -> None:
         assert policy["matched"]["attainment_ratio"] >= 0.97
         assert policy["matched"]["gpu_hours"] == policy["matched_gpu_hours"]
         assert policy["gap_closed_ratio"] is not None or policy["gap_closed_ratio_reason"]
-        assert [c["capacity_ratio"] for c in policy["capacity_check"]] == [0.9, 1.1]
+        if policy["name"] != "instant-bound":
+            assert [c["capacity_ratio"] for c in policy["capacity_check"]] == [0.9, 1.1]
     assert by_name["best-static"]["matched_gpu_hours"] is not None
     assert len(by_name["hpa-queue"]["frontier"]) > 2
 

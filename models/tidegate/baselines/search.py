@@ -11,6 +11,8 @@ from tidegate.sim.policies import Knob, KnobScale
 
 # A knob is searched in few plays, since each may replay a day.
 MOST_PLAYS = 7
+# A whole-numbered knob is searched to the end: the best static size is what all others are measured by.
+MOST_WHOLE_PLAYS = 16
 # Two settings whose GPU time differs by less are the same.
 CLOSE_RATIO = 0.007
 _FIRST_STEP = 0.18  # of the knob's range
@@ -51,7 +53,7 @@ def setting_at(knob: Knob, at: float) -> float:
 
 
 def search(
-    play: Callable[[float], Tried], knob: Knob, *, target_ratio: float, start: float, most_plays: int = MOST_PLAYS
+    play: Callable[[float], Tried], knob: Knob, *, target_ratio: float, start: float, most_plays: int | None = None
 ) -> Found:
     """Return the cheapest setting found whose attainment is at least the target.
 
@@ -64,9 +66,10 @@ def search(
         knob: The knob; its ends must differ.
         target_ratio: Attainment to reach, (0, 1].
         start: Where to begin.
-        most_plays: Plays at most, >= 2.
+        most_plays: Plays at most, >= 2; None: `MOST_PLAYS`, or `MOST_WHOLE_PLAYS` of a whole-numbered knob.
     """
-    seen = _Seen(play, knob, target_ratio=target_ratio, most_plays=most_plays)
+    usual = MOST_WHOLE_PLAYS if knob.scale is KnobScale.INTEGER else MOST_PLAYS
+    seen = _Seen(play, knob, target_ratio=target_ratio, most_plays=most_plays or usual)
     at = min(1.0, max(0.0, start))
     good = seen.at(at)
     step, edge = _FIRST_STEP, at

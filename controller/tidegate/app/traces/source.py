@@ -6,12 +6,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from tidegate.app.traces.problem import MAX_LINE_BYTES, TraceFileError, bad_file
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -28,7 +25,7 @@ class _TextOnly(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: "WriteableBuffer") -> int:
+    def readinto(self, buffer: bytearray | memoryview) -> int:
         view = memoryview(buffer).cast("B")
         block = self._inner.read(min(len(view), 1 << 18))
         if b"\0" in block:
