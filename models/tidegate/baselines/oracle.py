@@ -144,10 +144,17 @@ class _Pruner:
 
     def once(self) -> bool:
         """Take out what the misses left allow, the cheapest first; return whether anything went."""
-        left = self._allowed - int((~self.played.met).sum())
         for block in range(self._blocks):
             if block not in self._cost and (self._without((block,)) != self.needed).any():
                 self._cost[block] = self._misses_added(block)
+        while chosen := self._choice():
+            if self._take(chosen):
+                return True
+        return False
+
+    def _choice(self) -> list[int]:
+        """Return the cheapest blocks that together stay within the misses left."""
+        left = self._allowed - int((~self.played.met).sum())
         chosen: list[int] = []
         spent = 0
         for block in sorted(self._cost, key=lambda b: (self._cost[b], b)):
@@ -155,7 +162,7 @@ class _Pruner:
             if apart and spent + max(0, self._cost[block]) <= left:
                 chosen.append(block)
                 spent += max(0, self._cost[block])
-        return self._take(chosen)
+        return chosen
 
     def _take(self, chosen: list[int]) -> bool:
         """Take out the longest beginning of `chosen` that a play of the whole confirms, by halving."""

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
+from typing_extensions import Buffer
+
 from tidegate.app.traces.problem import MAX_LINE_BYTES, TraceFileError, bad_file
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -25,7 +27,7 @@ class _TextOnly(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:
+    def readinto(self, buffer: Buffer) -> int:
         view = memoryview(buffer).cast("B")
         block = self._inner.read(min(len(view), 1 << 18))
         if b"\0" in block:
