@@ -135,7 +135,7 @@ def test_fetch_names_each_way_to_fail(engine: Engine) -> None:
     assert failure(engine).reason == "broken_answer"
 
 
-@pytest.mark.parametrize("host", [f"127.0.0.1:{free_port()}", "a" * 70 + ".invalid"])
+@pytest.mark.parametrize("host", [f"127.0.0.1:{free_port()}", "a" * 70 + ".invalid"], ids=["free port", "no name"])
 def test_fetch_says_unreachable_when_nobody_listens(host: str) -> None:
     found = fetch(f"http://{host}/metrics", timeout_s=5.0)
     assert isinstance(found, Failed)
