@@ -236,17 +236,20 @@ def vidur(trace: Trace) -> Callable[[Path, Path], list[str]]:
         for second, prompt, output in zip(
             at_s, trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True
         ):
-            minute, hour = int(second // 60) % 60, int(second // 3600)
-            lines.append(f"2023-11-16,2023-11-16 {hour:02d}:{minute:02d}:{second % 60:09.6f},{prompt},{output}")
+            lines.append(f"2023-11-16,{second:.6f},{prompt},{output}")
         file = folder / "trace.csv"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return [
             *(str(python), "-m", "vidur.main"),
             *("--cluster_config_num_replicas", "4"),
-            *("--replica_config_model_name", "meta-llama/Meta-Llama-3-8B"),
+            *("--replica_config_model_name", "meta-llama/Llama-3-8B"),
             *("--replica_config_device", "a100"),
             *("--request_generator_config_type", "trace_replay"),
             *("--trace_request_generator_config_trace_file", str(file)),
+            *("--trace_request_generator_config_date", "2023-11-16"),
+            *("--trace_request_generator_config_prefill_scale_factor", "1"),
+            *("--trace_request_generator_config_time_scale_factor", "1"),
+            *("--trace_request_generator_config_max_tokens", "131072"),
         ]
 
     return command
