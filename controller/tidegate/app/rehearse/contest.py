@@ -13,7 +13,7 @@ from tidegate.app.rehearse.matching import Matching, as_set, matched, unsearched
 from tidegate.app.rehearse.plays import Stage
 from tidegate.app.rehearse.progress import Told
 from tidegate.sim.faults import FaultName
-from tidegate.sim.policies import Rival
+from tidegate.sim.policies import Knob, Rival
 
 # A claim that does not outlast engines this much slower or faster is none.
 SPEEDS = (0.9, 1.1)
@@ -107,8 +107,15 @@ def finding(contest: Contest, entrant: Entrant) -> Finding:
         frontier=found.frontier,
         at_speed={ratio: _at_speed(contest, entrant.kind, player, ratio) for ratio in contest.speeds},
         faulty=tuple(stage.faulty(player, name) for name in contest.faults),
-        notes=entrant.notes,
+        notes=(*entrant.notes, *_end_note(knob, found)),
     )
+
+
+def _end_note(knob: Knob | None, found: Matching) -> tuple[str, ...]:
+    """Say when the cheapest setting is the end of the knob: the policy is then compared above the target."""
+    if knob is None or not found.match.plays or found.match.plays[0].setting != knob.thrifty:
+        return ()
+    return (f"{knob.name} ends at {knob.thrifty:g}, where the target is still reached: it cannot be set cheaper.",)
 
 
 def _at_speed(contest: Contest, kind: str, player: Rival, ratio: float) -> AtSpeed:

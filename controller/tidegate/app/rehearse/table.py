@@ -59,6 +59,7 @@ def results(document: Document) -> Table:
         if p.matched_gpu_hours is None and p.matched_gpu_hours_reason:
             why.setdefault(p.matched_gpu_hours_reason, []).append(p.name)
     foot = tuple(f"no GPU h at {target}: {', '.join(names)}: {reason}" for reason, names in why.items())
+    foot += tuple(f"{p.name}: {note}" for p in document.policies for note in p.notes)
     return Table(title="Each policy as set, then at matched attainment", head=head, rows=tuple(rows), foot=foot)
 
 
