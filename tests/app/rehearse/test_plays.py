@@ -50,6 +50,7 @@ def test_world_says_what_may_be_known_beforehand(stage: Stage) -> None:
     assert 2.0 < world.capacity_per_s[key] < 12.0
 
 
+@pytest.mark.timeout(240)  # twenty laws, and a cold cache compiles the simulator first
 def test_every_rival_can_be_made_and_played(stage: Stage) -> None:
     for rival in rivals().values():
         (play,) = stage.plays(rival, None)
