@@ -72,7 +72,9 @@ def search(
     seen = _Seen(play, knob, target_ratio=target_ratio, most_plays=most_plays or usual)
     at = min(1.0, max(0.0, start))
     good = seen.at(at)
-    step, edge = _FIRST_STEP, at
+    # A whole number begins near its answer: a fleet of half the size would drown, and take long to play.
+    step = 1.0 / abs(knob.thrifty - knob.safe) if knob.scale is KnobScale.INTEGER else _FIRST_STEP
+    edge = at
     while not seen.full and (edge < 1.0 if good else edge > 0.0):
         at, edge = edge, min(1.0, edge + step) if good else max(0.0, edge - step)
         step *= 2.0
