@@ -1,9 +1,12 @@
 """Every policy of a comparison played and searched, in as many processes as there are cores."""
 
+import ctypes
 import multiprocessing
 import os
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from tidegate.app.rehearse.document import KnobFacts
@@ -14,9 +17,11 @@ from tidegate.app.rehearse.plays import Stage
 from tidegate.app.rehearse.progress import Told
 from tidegate.sim.faults import FaultName
 from tidegate.sim.policies import Knob, Rival
+from tidegate.terms.errors import RefusedError
 
 # A claim that does not outlast engines this much slower or faster is none.
 SPEEDS = (0.9, 1.1)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +69,17 @@ def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: 
     # Spawned, not forked: this process has threads (the progress bar), whose locks a fork would copy as they are.
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process a core: threads beside them only wait for each other
-    with ProcessPoolExecutor(min(jobs, total), mp_context=context, initializer=_enter, initargs=(contest,)) as pool:
+    with ProcessPoolExecutor(
+        min(jobs, total), mp_context=context, initializer=_enter, initargs=(contest, os.getpid())
+    ) as pool:
         waiting = {pool.submit(_finding, entrant): i for i, entrant in enumerate(entrants)}
         told(0, total, f"{total} policies in {min(jobs, total)} processes")
         for done, future in enumerate(as_completed(waiting), start=1):
-            made[waiting[future]] = future.result()
+            try:
+                made[waiting[future]] = future.result()
+            except BrokenProcessPool as exc:
+                msg = "rehearse: a worker process was killed (out of memory?); give fewer --jobs or a smaller --scale"
+                raise RefusedError(msg) from exc
             told(done, total, entrants[waiting[future]].name)
     return [made[i] for i in range(total)]
 
@@ -76,7 +87,12 @@ def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: 
 _contest: list[Contest] = []  # of this worker process
 
 
-def _enter(contest: Contest) -> None:
+def _enter(contest: Contest, owner_pid: int) -> None:
+    """Begin a worker: it dies with its owner, however that ends, and leaves Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != owner_pid:  # it was gone before the request was in place
+        os._exit(1)
     _contest.append(contest)
 
 
