@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.sim.fast.worlds import Deed, World, assert_same_course, worlds
+from tests.sim.fast.worlds import Deed, World, assert_same, assert_same_course, worlds
 
 from tidegate.app.config import load_profile
 from tidegate.perf.profile import PS_PER_S
 from tidegate.sim.coldstart import ColdStart
+from tidegate.sim.fast.fleet import FastFleet
+from tidegate.sim.fleet import FleetSim
 from tidegate.sim.setup import FleetSetup, PoolSetup
 from tidegate.sim.trace import Trace
 from tidegate.terms.fleet import PoolKey, Role
@@ -89,3 +91,23 @@ def test_fast_fleet_equals_the_plain_one_at_looks_within_a_long_answer() -> None
     trace = load(requests=12, gap_ps=PS_PER_S // 3, prompt=3000, output=300)
     looks = tuple(Deed(after_ps=PS_PER_S // 7 + 1, kind="sample") for _ in range(60))
     assert_same_course(real_world(trace, initial=1, deeds=looks))
+
+
+def test_fast_fleet_equals_the_plain_one_on_the_last_day_a_trace_may_have() -> None:
+    days_100_ps = 8_640_000 * PS_PER_S
+    near = load(requests=200, gap_ps=PS_PER_S // 10, prompt=500, output=50)
+    far = near.arrival_ps + days_100_ps - near.arrival_ps[-1]
+    trace = Trace(
+        name="far",
+        arrival_ps=np.concatenate([near.arrival_ps, far]),
+        prompt_tokens=np.tile(near.prompt_tokens, 2),
+        output_tokens=np.tile(near.output_tokens, 2),
+    )
+    setup = real_world(trace, initial=2).setup
+    plain, fast = FleetSim(trace, setup), FastFleet(trace, setup)
+    for until_ps in (days_100_ps // 2, days_100_ps, days_100_ps + 3600 * PS_PER_S):
+        plain.run_until(until_ps)
+        fast.run_until(until_ps)
+        assert_same(plain, fast)
+    assert fast.idle
+    assert (fast.outcomes().ended_ps >= 0).all()

@@ -14,7 +14,7 @@ from tidegate.sim.fast.compiled import compiled, inlined
 
 Int64s = npt.NDArray[np.int64]
 
-NEVER = 1 << 62
+NEVER = (1 << 63) - 2  # 106 days; one more must still be a number of 64 bits
 
 LIVE, NEXT_AT, WINNER, READY, DECODER = range(5)  # parts of the board, each one cell per slot
 BOARD_PARTS = 5
