@@ -2,8 +2,11 @@
 
 import gzip
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,3 +238,36 @@ def test_policy_of_two_services_is_refused(tidegate: Told, tmp_path: Path) -> No
     code, _, err = tidegate("--trace", TRACE, "--policy", str(two), *QUICK)
     assert code == 2
     assert "must hold one service, holds 2 (chat, other)" in err
+
+
+@pytest.mark.parametrize("who", ["the terminal", "only the parent"])
+def test_ctrl_c_ends_the_comparison_and_its_workers(who: str) -> None:
+    words = ("--trace", TRACE, "--scale", "200", "--policy", POLICY, "--against", "all", "--jobs", "2")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tidegate", "rehearse", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stderr is not None
+    try:
+        for line in running.stderr:  # the workers are there when it says so
+            if "processes" in line:
+                break
+        workers = [int(pid) for pid in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()]
+        assert len(workers) >= 2
+        if who == "the terminal":
+            os.killpg(running.pid, signal.SIGINT)
+        else:
+            running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    finally:
+        running.kill()
+    assert running.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    ends_s = time.monotonic() + 10.0
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < ends_s, workers
+        time.sleep(0.05)

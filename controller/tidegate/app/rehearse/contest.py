@@ -1,11 +1,13 @@
 """Every policy of a comparison played and searched, in as many processes as there are cores."""
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
@@ -65,23 +67,50 @@ def findings(contest: Contest, entrants: Sequence[Entrant], *, jobs: int, told: 
             told(i, total, entrant.name)
             out.append(finding(contest, entrant))
         return out
-    made: dict[int, Finding] = {}
     # Spawned, not forked: this process has threads (the progress bar), whose locks a fork would copy as they are.
     context = multiprocessing.get_context("spawn")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process a core: threads beside them only wait for each other
-    with ProcessPoolExecutor(
+    pool = ProcessPoolExecutor(
         min(jobs, total), mp_context=context, initializer=_enter, initargs=(contest, os.getpid())
-    ) as pool:
-        waiting = {pool.submit(_finding, entrant): i for i, entrant in enumerate(entrants)}
+    )
+    try:
+        with _deaf_to_interrupts():
+            waiting = {pool.submit(_finding, entrant): i for i, entrant in enumerate(entrants)}
         told(0, total, f"{total} policies in {min(jobs, total)} processes")
-        for done, future in enumerate(as_completed(waiting), start=1):
-            try:
-                made[waiting[future]] = future.result()
-            except BrokenProcessPool as exc:
-                msg = "rehearse: a worker process was killed (out of memory?); give fewer --jobs or a smaller --scale"
-                raise RefusedError(msg) from exc
-            told(done, total, entrants[waiting[future]].name)
+        made = _gathered(waiting, entrants, told)
+    except BaseException:
+        # A play takes minutes: whoever interrupts does not want to wait for those under way, nor for those to come.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
+    pool.shutdown()
     return [made[i] for i in range(total)]
+
+
+def _gathered(waiting: dict[Future[Finding], int], entrants: Sequence[Entrant], told: Told) -> dict[int, Finding]:
+    made: dict[int, Finding] = {}
+    for done, future in enumerate(as_completed(waiting), start=1):
+        try:
+            made[waiting[future]] = future.result()
+        except BrokenProcessPool as exc:
+            msg = "rehearse: a worker process was killed (out of memory?); give fewer --jobs or a smaller --scale"
+            raise RefusedError(msg) from exc
+        told(done, len(entrants), entrants[waiting[future]].name)
+    return made
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C meanwhile: processes started here inherit that, and would else answer it with a trace of theirs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _contest: list[Contest] = []  # of this worker process
@@ -89,7 +118,6 @@ _contest: list[Contest] = []  # of this worker process
 
 def _enter(contest: Contest, owner_pid: int) -> None:
     """Begin a worker: it dies with its owner, however that ends, and leaves Ctrl-C to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != owner_pid:  # it was gone before the request was in place
         os._exit(1)
@@ -110,6 +138,8 @@ def finding(contest: Contest, entrant: Entrant) -> Finding:
     default = stage.plays(player, None)
     knob = player.knob(stage.world)
     found = _found(contest, entrant.kind, player, default, 1.0)
+    # An oracle is its best: a setting as shipped means nothing for it.
+    best = found.match.plays[0].setting if entrant.kind == "oracle" and found.match.plays else None
     return Finding(
         name=player.name,
         kind=entrant.kind,
@@ -117,12 +147,11 @@ def finding(contest: Contest, entrant: Entrant) -> Finding:
         source=player.source,
         period_s=player.make(stage.world, None).wants.period_s,
         knob=None if knob is None else KnobFacts(name=knob.name, unit=knob.unit, default=knob.default),
-        # An oracle is its best: a setting as shipped means nothing for it.
-        default=found.match.plays if entrant.kind == "oracle" and found.match.plays else default,
+        default=found.match.plays if best is not None else default,
         match=found.match,
         frontier=found.frontier,
         at_speed={ratio: _at_speed(contest, entrant.kind, player, ratio) for ratio in contest.speeds},
-        faulty=tuple(stage.faulty(player, name) for name in contest.faults),
+        faulty=tuple(stage.faulty(player, name, best) for name in contest.faults),
         notes=(*entrant.notes, *_end_note(knob, found)),
     )
 

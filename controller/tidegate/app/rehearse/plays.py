@@ -121,11 +121,11 @@ class Stage:
             self.play(contender, self.conditions(seed=seed, speed_ratio=speed_ratio), seed=seed) for seed in self.seeds
         )
 
-    def faulty(self, rival: Rival, name: FaultName) -> tuple[Fault, Play]:
-        """Return a policy as set under the first seed, with a fault around the busiest ten minutes."""
+    def faulty(self, rival: Rival, name: FaultName, setting: float | None = None) -> tuple[Fault, Play]:
+        """Return a policy under the first seed, as shipped or set, with a fault around the busiest ten minutes."""
         seed = self.seeds[0]
         met = fault(name, self.trace(seed))
-        return met, self.play(rival.make(self.world, None), self.conditions(seed=seed, faults=(met,)), seed=seed)
+        return met, self.play(rival.make(self.world, setting), self.conditions(seed=seed, faults=(met,)), seed=seed)
 
     def conditions(self, *, seed: int, speed_ratio: float = 1.0, faults: tuple[Fault, ...] = ()) -> Conditions:
         """Return the world that every policy meets."""
