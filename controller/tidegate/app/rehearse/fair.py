@@ -86,7 +86,7 @@ def _found(
         conditions = stage.conditions(seed=seed, speed_ratio=speed_ratio)
         ground = _ground(stage, conditions, seed=seed, target_ratio=target_ratio)
         name = name_of(ground.trace, conditions, target_ratio=target_ratio, capacity_per_s=ground.capacity_per_s)
-        oracle = kept(name, ground.key, partial(clairvoyant, ground))
+        oracle = kept(name, stage.world.policy.pools[0], partial(clairvoyant, ground))
         if oracle.schedule is None:
             return Match(reason=oracle.reason or "the target is out of its reach"), _points(oracle), ()
         plays.append(stage.play(schedule_contender(FAIR_ORACLE, oracle.schedule), conditions, seed=seed))

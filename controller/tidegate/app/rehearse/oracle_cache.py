@@ -6,9 +6,13 @@ code included, make its name. A file that cannot be read is no schedule.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
+
+import numpy as np
 
 from tidegate.app.servers_find import cache_dir
 from tidegate.baselines.oracle import Oracle
@@ -17,26 +21,37 @@ from tidegate.baselines.search import Tried
 from tidegate.sim.rehearse import Conditions
 from tidegate.sim.trace import Trace
 from tidegate.terms.fleet import PoolKey
+from tidegate.terms.policy import PoolPolicy
 
 _MODELS = Path(__file__).parents[4] / "models" / "tidegate"
 _CODE = ("sim", "perf", "baselines")
+_OWN = ("fair.py", "plays.py")  # how they are put together
 
 
 def name_of(trace: Trace, conditions: Conditions, *, target_ratio: float, capacity_per_s: float) -> str:
     """Return what a schedule is kept under."""
     digest = hashlib.sha256(_code())
-    for column in (trace.arrival_ps, trace.prompt_tokens, trace.output_tokens, trace.hashes, trace.reusable_tokens):
-        digest.update(column.tobytes())
+    for field in fields(trace):
+        value = getattr(trace, field.name)
+        # With its length, so that no column runs into the next.
+        said = f"{field.name} {len(value)}" if isinstance(value, np.ndarray) else f"{field.name} {value!r}"
+        digest.update(said.encode())
+        if isinstance(value, np.ndarray):
+            digest.update(value.tobytes())
     digest.update(repr((conditions.policy, conditions.setup, target_ratio, capacity_per_s)).encode())
     return digest.hexdigest()[:32]
 
 
-def kept(name: str, key: PoolKey, find: Callable[[], Oracle], *, folder: Path | None = None) -> Oracle:
-    """Return the oracle kept under a name, or find it and keep it; nothing is kept when the folder is not writable."""
+def kept(name: str, pool: PoolPolicy, find: Callable[[], Oracle], *, folder: Path | None = None) -> Oracle:
+    """Return the oracle kept under a name, or find it and keep it; nothing is kept when the folder is not writable.
+
+    What is kept under the name and is no schedule for this pool is found again and written over.
+    """
+    key = pool.key
     path = (folder or cache_dir() / "oracle") / f"{name}.json"
     try:
-        return _from_text(path.read_text(encoding="utf-8"), key)
-    except (OSError, ValueError, KeyError, TypeError):
+        return _from_text(path.read_text(encoding="utf-8"), pool)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         oracle = find()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,13 +78,18 @@ def _text(oracle: Oracle, key: PoolKey) -> str:
     )
 
 
-def _from_text(text: str, key: PoolKey) -> Oracle:
+def _from_text(text: str, pool: PoolPolicy) -> Oracle:
     have = json.loads(text)
-    counts = have["counts"]
+    schedule = None
+    if have["counts"] is not None:
+        step_s, counts = float(have["step_s"]), tuple(int(n) for n in have["counts"])
+        sound = counts and 0.0 < step_s < math.inf and min(counts) >= 1 and max(counts) <= pool.max_replicas
+        if not sound:
+            msg = "not a schedule of this pool"
+            raise ValueError(msg)
+        schedule = Schedule(step_s=step_s, counts={pool.key: counts})
     return Oracle(
-        schedule=None
-        if counts is None
-        else Schedule(step_s=float(have["step_s"]), counts={key: tuple(int(n) for n in counts)}),
+        schedule=schedule,
         gpu_hours=have["gpu_hours"],
         attainment_ratio=float(have["attainment_ratio"]),
         tried=tuple(Tried(setting=s, attainment_ratio=a, gpu_hours=h) for s, a, h in have["tried"]),
@@ -82,7 +102,7 @@ def _code() -> bytes:
     """Return a digest of the code that a schedule depends on; an installed wheel has it beside this package."""
     models = _MODELS if _MODELS.is_dir() else Path(__file__).parents[2]
     digest = hashlib.sha256()
-    for folder in _CODE:
-        for path in sorted((models / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+    paths = [path for folder in _CODE for path in sorted((models / folder).rglob("*.py"))]
+    for path in (*paths, *(Path(__file__).with_name(name) for name in _OWN)):
+        digest.update(path.read_bytes())
     return digest.digest()
