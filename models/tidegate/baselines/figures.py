@@ -20,13 +20,13 @@ def replicas_for(world: World, load_per_s: float) -> dict[PoolKey, int]:
 
 
 def apportioned(world: World, total: int) -> dict[PoolKey, int]:
-    """Return `total` replicas dealt to the pools in proportion to their need at the peak, each at least one.
+    """Return `total` replicas dealt to the pools in proportion to their need at the peak, each at least its minimum.
 
     One at a time to the pool that is shortest of its share, so that more in total never means fewer in any pool.
     """
     weights = replicas_for(world, world.peak_per_s)
-    dealt = dict.fromkeys(weights, 1)
-    for _ in range(total - len(dealt)):
+    dealt = {p.key: max(1, p.min_replicas) for p in world.policy.pools}
+    for _ in range(total - sum(dealt.values())):
         shortest = min(dealt, key=lambda key: dealt[key] / weights[key])
         dealt[shortest] += 1
     return dealt
@@ -38,7 +38,7 @@ def replica_knob(world: World, default: int) -> Knob:
         name="replicas",
         unit="replicas over all pools",
         safe=float(sum(p.max_replicas for p in world.policy.pools)),
-        thrifty=float(len(world.policy.pools)),
+        thrifty=float(sum(max(1, p.min_replicas) for p in world.policy.pools)),
         default=float(default),
         scale=KnobScale.INTEGER,
     )

@@ -91,7 +91,7 @@ def sized(name: str, world: World, default: dict[PoolKey, int], setting: float |
         name=name,
         law=static(counts),
         start=LawMemory(),
-        wants=Wants(period_s=15.0, rates=False),
+        wants=Wants(period_s=15.0, scrape_interval_s=15.0, rates=False),
         setting=float(sum(counts.values())),
         initial_replicas=max(counts.values()),
     )

@@ -112,11 +112,15 @@ class Knob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wants:
-    """What a law reads and how often; what is not asked for is not computed, and is unknown to it."""
+    """What a law reads and how often; what is not asked for is not computed, and is unknown to it.
+
+    Whoever reads Prometheus reads the same one, scraped each 5 s with rates over six scrapes, as `tidegate run` does by
+    default; a product that scrapes by itself, or documents another period, says so.
+    """
 
     period_s: float  # between two decisions
-    scrape_interval_s: float = 15.0
-    rate_window_s: float = 60.0  # > scrape_interval_s
+    scrape_interval_s: float = 5.0
+    rate_window_s: float = 30.0  # > scrape_interval_s
     rates: bool = True  # of the service and its pools: arrivals, mean lengths, failures, finished requests, tokens
     replicas: bool = False  # per-replica gauges: running and waiting requests, KV use
     replica_rates: bool = False  # per-replica rates too: finished requests, tokens, preemptions; implies `replicas`

@@ -13,6 +13,7 @@ from tidegate.app.rehearse.findings import (
     Finding,
     Match,
     Play,
+    beaten_by,
     flips,
     forecast_pair,
     gap_closed,
@@ -136,3 +137,12 @@ def test_forecast_on_and_off_are_compared_or_it_says_why_not() -> None:
     assert pair is not None
     assert (pair.matched_gpu_hours_on, pair.matched_gpu_hours_off) == (120.0, 130.0)
     assert forecast_pair(results_of(FOUND[:1])) == (None, "tidegate-reactive was not played")
+
+
+def test_policies_below_the_fair_oracle_are_named() -> None:
+    oracle = found("clairvoyant", 10.0, kind="oracle")
+    assert beaten_by([oracle, found("kpa", 10.0), found("wva-v2", None)]) is None
+    assert beaten_by([found("kpa", 9.0)]) is None
+    sentence = beaten_by([oracle, found("kpa", 9.0), found("hpa-queue", 12.0)])
+    assert sentence is not None
+    assert sentence.startswith("The fair oracle is beaten by kpa:")

@@ -110,6 +110,9 @@ def comparison(args: argparse.Namespace) -> "tuple[CompareOptions, Output]":
     if args.html is not None and not args.html.parent.is_dir():
         msg = f"--html: {args.html}: its folder must exist, {args.html.parent} does not"
         raise BadInputError(msg)
+    if args.html is not None and args.html.is_dir():
+        msg = f"--html: {args.html}: must be a file, is a folder"
+        raise BadInputError(msg)
     return options, Output(json=args.json, html=args.html)
 
 

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.app.config_problem import did_you_mean
+from tidegate.app.rehearse.caveats import caveats, within_budget
 from tidegate.app.rehearse.contest import SPEEDS, Contest, Entrant, findings
 from tidegate.app.rehearse.document import ConditionsFacts, Document, Objective, PoolFacts
 from tidegate.app.rehearse.findings import (
     FAIR_ORACLE,
     INSTANT_BOUND,
     Finding,
+    beaten_by,
     forecast_pair,
     oracle_gap,
     results_of,
@@ -48,14 +50,13 @@ class CompareOptions:
 
 def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence[Rival] = ()) -> Document:
     """Return the whole comparison."""
+    options = replace(options, policy=within_budget(options.policy))
     trace = loads.of(options.seeds[0])
     facts = trace_facts(loads, trace, seed=options.seeds[0])
     world = world_of(options.policy, trace, peak_per_s=facts.peak_requests_per_s)
-    # Where nothing is drawn, another seed is the same play again.
-    seeds = options.seeds if loads.drawn else options.seeds[:1]
     cache, cache_note = cache_of(world, trace)
     contest = Contest(
-        stage=Stage(loads=loads, world=world, seeds=seeds, routing=options.routing, cache=cache),
+        stage=Stage(loads=loads, world=world, seeds=options.seeds, routing=options.routing, cache=cache),
         target_ratio=options.target_ratio,
         speeds=SPEEDS if options.capacity_check else (),
         faults=fault_names(options.faults),
@@ -76,14 +77,14 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
     return Document(
         version=importlib.metadata.version("tidegate"),
         trace=facts,
-        conditions=conditions_facts(options, seeds),
+        conditions=conditions_facts(options),
         policies=results,
         forecast=pair,
         forecast_reason=why,
         notes=(
             *loads.notes,
             *([cache_note] if cache_note else []),
-            *_seed_notes(options.seeds, seeds),
+            *caveats(world, trace),
             *_oracle_notes(options, found),
         ),
     )
@@ -92,14 +93,7 @@ def compare(loads: Loads, options: CompareOptions, *, told: Told, also: Sequence
 def _oracle_notes(options: CompareOptions, found: Sequence[Finding]) -> tuple[str, ...]:
     if options.oracles and len(options.policy.pools) > 1:
         return ("There is no fair oracle for a policy of several pools yet, so no gap closed.",)
-    said = oracle_gap(found)
-    return () if said is None else (said,)
-
-
-def _seed_notes(asked: tuple[int, ...], played: tuple[int, ...]) -> tuple[str, ...]:
-    if len(asked) == len(played):
-        return ()
-    return (f"One seed was played, not {len(asked)}: nothing in this load is drawn, so each would be the same.",)
+    return tuple(said for said in (beaten_by(found), oracle_gap(found)) if said is not None)
 
 
 def check(options: CompareOptions) -> None:
@@ -140,7 +134,7 @@ def chosen_rivals(against: Sequence[str], also: Sequence[Rival] = ()) -> list[Ri
     return [known[name] for name in dict.fromkeys([*own, *named])] + list(also)
 
 
-def conditions_facts(options: CompareOptions, seeds: tuple[int, ...]) -> ConditionsFacts:
+def conditions_facts(options: CompareOptions) -> ConditionsFacts:
     """Return what all policies shared."""
     policy = options.policy
     return ConditionsFacts(
@@ -159,6 +153,6 @@ def conditions_facts(options: CompareOptions, seeds: tuple[int, ...]) -> Conditi
         ),
         routing=str(options.routing),
         target_ratio=options.target_ratio,
-        seeds=seeds,
+        seeds=options.seeds,
         scoring=SCORING,
     )  # fmt: skip

@@ -165,6 +165,21 @@ def gap_closed(matched_gpu_hours: _Hours, name: str) -> tuple[float | None, str 
     return (static - mine) / (static - oracle), None
 
 
+def beaten_by(findings: Sequence[Finding]) -> str | None:
+    """Say which policies did better than the schedule found for the fair oracle; None when none did."""
+    hours = {f.name: f.match.gpu_hours for f in findings if f.kind == "policy"}
+    fair = next((f.match.gpu_hours for f in findings if f.name == FAIR_ORACLE), None)
+    if fair is None:
+        return None
+    below = [name for name, mine in hours.items() if mine is not None and mine < fair]
+    if not below:
+        return None
+    return (
+        f"The fair oracle is beaten by {', '.join(below)}: its search is coarse on small fleets and short "
+        "loads, and a gap closed above 100 % says no more than that."
+    )
+
+
 def oracle_gap(findings: Sequence[Finding]) -> str | None:
     """Return how far the fair oracle lies above the instant bound, in a sentence; None when one of them is missing."""
     hours = {f.name: f.match.gpu_hours for f in findings}

@@ -23,11 +23,9 @@ _MODULES = (
     "llmd_token", "wva", "dynamo",
 )  # fmt: skip
 _PERIOD_S = 15.0
-# As `tidegate run` does by default: a scrape each 5 s, rates over six of them, and copies of one series folded.
+# As `tidegate run` does: copies of one series are folded.
 _WANTS = Wants(
     period_s=_PERIOD_S,
-    scrape_interval_s=5.0,
-    rate_window_s=30.0,
     replicas=True,
     slis=True,
     histories=(Quantity.REQUESTS_PER_S,),
