@@ -1,19 +1,19 @@
 """CPU time of one decision in a rehearsal, by part: what a sweep over laws and settings pays beside its simulator.
 
-`python benchmarks/decision_cost.py [--replicas 10 40 200] [--decisions 2000] [--out FILE]` prints one JSON row per part
+`python benchmarks/decision_cost.py [--replicas 10 40 200] [--decisions 600] [--out FILE]` prints one JSON row per part
 and fleet size: {"part", "replicas", "decisions", "p50_us", "p99_us"}. The parts are those of Tidegate's own law with
 forecast, sizing and per-replica signals: scrape (all scrapes between two decisions), observe, histories, size,
-forecast, decide, and their sum, `decision`. The fleet is a table of numbers that move like a day's load, so no
-simulator is measured; the size is fixed, as it is in most decisions of a day. A median above 1 ms at 40 replicas exits
-1; a busy machine easily doubles these times.
+forecast, decide, and their sum, `decision`. The fleet is the compiled one under a load that moves like a day's; only
+looking at it is timed, not its own time, and its size is fixed, as it is in most decisions of a day. A median above
+1 ms at 40 replicas exits 1; a busy machine easily doubles these times.
 """
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,15 @@ from tidegate.core.decide import decide
 from tidegate.forecast.select import foresee
 from tidegate.perf.profile import PS_PER_S
 from tidegate.sim.coldstart import ColdStart
+from tidegate.sim.fast.fleet import FastFleet
 from tidegate.sim.metric_faults import MetricFaults
 from tidegate.sim.past import Past
 from tidegate.sim.policies import Contender, Wants
 from tidegate.sim.rehearse import Conditions, setup_for
-from tidegate.sim.sample import FleetSample, MemberEvent, MemberView, Outcomes
 from tidegate.sim.setup import FleetSetup, PoolSetup
 from tidegate.sim.sight import Sight
 from tidegate.sim.trace import Trace
 from tidegate.terms.decision import Memory
-from tidegate.terms.fleet import ReplicaState
 from tidegate.terms.forecast import Quantity
 from tidegate.terms.policy import Mode, ServicePolicy
 
@@ -70,111 +69,18 @@ spec:
 """
 
 
-@dataclass(kw_only=True)
-class TableFleet:
-    """Implements `Fleet` as far as a law's sight goes: replicas that stay, with numbers that move like a day's load."""
-
-    setup: FleetSetup
-    replicas: int
-    now_ps: int = 0
-    _rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
-    _done: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._views = tuple(
-            MemberView(
-                index=i, pool=0, state=ReplicaState.READY, live=9, ordered_ps=0, ready_ps=0, draining_since_ps=None
-            )
-            for i in range(self.replicas)
-        )
-        self._index = np.arange(self.replicas, dtype=np.int64)
-        self._columns = {n: np.zeros(self.replicas, dtype=np.int64) for n in ("finished", "prompts", "outputs", "lost")}
-        self._totals = dict.fromkeys(("arrived", "prompt_tokens", "output_tokens"), 0)
-        self._hists = [
-            np.zeros(len(bounds) + 1, dtype=np.int64)
-            for bounds in (self.setup.ttft_bounds_ps, self.setup.tpot_bounds_ps, self.setup.e2e_bounds_ps)
-        ]
-
-    @property
-    def trace(self) -> Trace:
-        raise NotImplementedError
-
-    @property
-    def idle(self) -> bool:
-        return False
-
-    def run_until(self, until_ps: int) -> None:
-        """Let the load of the time between come and be answered."""
-        seconds = (until_ps - self.now_ps) / PS_PER_S
-        self.now_ps = until_ps
-        per_s = 2.0 * self.replicas * (0.6 + 0.4 * np.sin(2.0 * np.pi * until_ps / PS_PER_S / 86_400.0))
-        each = self._rng.poisson(per_s * seconds / self.replicas, self.replicas)
-        came = int(each.sum())
-        prompts, outputs = each * self._rng.integers(900, 1300), each * self._rng.integers(180, 240)
-        for name, more in (("finished", each), ("prompts", prompts), ("outputs", outputs), ("lost", each // 40)):
-            self._columns[name] = self._columns[name] + more
-        self._totals = {
-            "arrived": self._totals["arrived"] + came,
-            "prompt_tokens": self._totals["prompt_tokens"] + int(prompts.sum()),
-            "output_tokens": self._totals["output_tokens"] + int(outputs.sum()),
-        }
-        self._hists = [h + self._rng.multinomial(came, np.full(len(h), 1.0 / len(h))) for h in self._hists]
-        self._sample = self._look()
-
-    def scale_to(self, pool: int, asked: int, drain_first: Sequence[int] = ()) -> None:
-        raise NotImplementedError
-
-    def drain(self, member: int) -> None:
-        raise NotImplementedError
-
-    def crash(self, member: int) -> None:
-        raise NotImplementedError
-
-    def members(self) -> tuple[MemberView, ...]:
-        return self._views
-
-    def events(self) -> tuple[MemberEvent, ...]:
-        return ()
-
-    def outcomes(self) -> Outcomes:
-        raise NotImplementedError
-
-    def replica_ps(self, pool: int, until_ps: int) -> int:
-        raise NotImplementedError
-
-    def sample(self) -> FleetSample:
-        return self._sample
-
-    def _look(self) -> FleetSample:
-        arrived = self._totals["arrived"]
-        gauge = self._rng.integers(0, 20, self.replicas)
-        return FleetSample(
-            at_ps=self.now_ps,
-            arrived=arrived,
-            refused=0,
-            lost=0,
-            answered=arrived,
-            prompt_tokens=self._totals["prompt_tokens"],
-            output_tokens=self._totals["output_tokens"],
-            pending_prompt_tokens=int(gauge.sum()),
-            in_flight=int(gauge.sum()),
-            ttft_counts=self._hists[0],
-            tpot_counts=self._hists[1],
-            e2e_counts=self._hists[2],
-            member=self._index,
-            live=gauge,
-            running=gauge,
-            waiting=gauge // 10,
-            kv_used_blocks=100 * gauge,
-            waiting_prompt_tokens=1000 * gauge,
-            context_tokens=1000 * gauge,
-            finished=self._columns["finished"],
-            prompt_done_tokens=self._columns["prompts"],
-            output_done_tokens=self._columns["outputs"],
-            preemptions=self._columns["lost"],
-            hit_tokens=self._columns["lost"],
-            looked_up_tokens=self._columns["prompts"],
-        )
+def day(replicas: int, seconds: float) -> Trace:
+    """Return a load that moves like a day's and that this many replicas carry with ease."""
+    rng = np.random.default_rng(1)
+    at_s = np.arange(int(seconds))
+    came = rng.poisson(2.0 * replicas * (0.6 + 0.4 * np.sin(2.0 * np.pi * at_s / 86_400.0)))
+    arrival_s = np.sort(np.repeat(at_s, came) + rng.random(int(came.sum())))
+    return Trace(
+        name="day",
+        arrival_ps=(arrival_s * PS_PER_S).astype(np.int64),
+        prompt_tokens=rng.integers(200, 2000, len(arrival_s)),
+        output_tokens=rng.integers(20, 400, len(arrival_s)),
+    )
 
 
 class Stopwatch:
@@ -219,7 +125,6 @@ def measure(replicas: int, decisions: int) -> list[dict[str, object]]:
     )
     contender = Contender(name="tidegate", law=decide, start=Memory(), wants=wants)
     setup = setup_for(contender, Conditions(policy=policy, setup=FleetSetup(pools=pools)))
-    fleet = TableFleet(setup=setup, replicas=replicas)
     faults = MetricFaults(faults=())
     past = Past(
         step_s=STEP_S,
@@ -228,12 +133,13 @@ def measure(replicas: int, decisions: int) -> list[dict[str, object]]:
         quantities=wants.histories,
         faults=faults,
     )
+    warm = HISTORY_STEPS * int(STEP_S / PERIOD_S)
+    fleet = FastFleet(day(replicas, (decisions + warm) * PERIOD_S), setup)
     sight = Sight(fleet, policy=policy, wants=wants, faults=faults, past=past)
     sizer = partial(pool_capacities, profiles={pool.profile: profile}, elapsed_s=PERIOD_S)
     forecaster = partial(foresee, levels=levels_of([policy]))
     memory, watch = Memory(), Stopwatch()
     capacity: Any = ()
-    warm = HISTORY_STEPS * int(STEP_S / PERIOD_S)
     for turn in range(1, decisions + warm + 1):
         for scrape in range(1, int(PERIOD_S / SCRAPE_S) + 1):
             fleet.run_until(round(((turn - 1) * PERIOD_S + scrape * SCRAPE_S) * PS_PER_S))
@@ -269,7 +175,7 @@ def measure(replicas: int, decisions: int) -> list[dict[str, object]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicas", type=int, nargs="+", default=[10, 40, 200])
-    parser.add_argument("--decisions", type=int, default=2000)
+    parser.add_argument("--decisions", type=int, default=600)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rows = [row for n in options.replicas for row in measure(n, options.decisions)]
